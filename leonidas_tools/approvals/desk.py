@@ -65,9 +65,12 @@ class Approvals:
 
     def __init__(self) -> None:
         self._open: dict[str, Question] = {}
-        self._closed: OrderedDict[str, str] = OrderedDict()
+        self._closed: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        """How the last questions were closed, with the hashes of what was asked, by their ids."""
         self._grants: dict[int, str] = {}
         """The hash of what was approved, by the number of the call that may run it."""
+        self._moved: dict[int, tuple[str, str]] = {}
+        """The id and the hash that a question had in another process, by the number of its call."""
         self._sharing: dict[str | int, list[ToolCall]] = {}
         """The equal calls that wait for the answer to the question of another one, by that one."""
         self._current: Question | None = None
@@ -147,7 +150,7 @@ class Approvals:
         question = self._open.get(approval_id)
         if question is not None:
             return question
-        code = self._closed.get(approval_id, "unknown_approval")
+        code, _ = self._closed.get(approval_id, ("unknown_approval", ""))
         key = _CLOSED.get(code)
         message = say("unknown_question", question=approval_id) if key is None else say(key)
         raise ToolDeniedError(message, reason_code=code, valid_options=list(self._open) or None)
@@ -155,6 +158,10 @@ class Approvals:
     def with_hash(self, digest: str) -> Question | None:
         """Return the open question about exactly this call, if any."""
         return next((q for q in self._open.values() if q.request.hash == digest), None)
+
+    def was_answered(self, digest: str) -> bool:
+        """Return whether a question about exactly this call was answered here, or has expired."""
+        return any(code != "withdrawn" and of == digest for code, of in self._closed.values())
 
     @property
     def is_full(self) -> bool:
@@ -195,6 +202,14 @@ class Approvals:
         self._changes.notify()
         if question.waiter is None:
             self._left.notify(question)
+
+    def expect(self, number: int, approval_id: str, digest: str) -> None:
+        """Let the question of a call keep the id that it had in another process."""
+        self._moved[number] = (approval_id, digest)
+
+    def moved(self, number: int) -> tuple[str, str] | None:
+        """Remove and return the id and the hash that the question of a call had elsewhere."""
+        return self._moved.pop(number, None)
 
     def redeem(self, number: int, digest: str) -> bool:
         """Use up the permission of a call; return whether it covers what is about to run."""
@@ -336,7 +351,7 @@ class Approvals:
 
     def _close(self, question: Question, code: str) -> None:
         del self._open[question.request.id]
-        self._closed[question.request.id] = code
+        self._closed[question.request.id] = (code, question.request.hash)
         if len(self._closed) > _REMEMBERED:
             self._closed.popitem(last=False)
         if question.timer is not None:

@@ -390,6 +390,7 @@ class GatewayConversation:
         sound, id_ = self._sound, self._session.id
         self._tell("ready", session=id_, format=sound.encoding, rate=sound.hertz, resumed=resumed)
         self._opened.set()
+        self._tell_questions()
 
     def _play(self, sound: bytes) -> None:
         self._moment.plays(self._sound.seconds(len(sound)))
@@ -397,6 +398,8 @@ class GatewayConversation:
             self._unsent.put(sound[start : start + self._frame_bytes])
 
     def _tell_questions(self) -> None:
+        if not self._opened.is_set():
+            return  # what was asked elsewhere may be asked again before the model is there
         pending = {each.id: each for each in self._session.get(Approvals).pending()}
         for gone in self._asked - pending.keys():
             self._tell("question_closed", id=gone)

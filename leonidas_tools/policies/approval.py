@@ -93,10 +93,13 @@ class Approval:
         desk = call.session.get(Approvals)
         if desk.redeem(call.number, digest):
             return await run(call)
+        moved = desk.moved(call.number)
+        if moved is not None and (moved[1] != digest or desk.was_answered(digest)):
+            return wording.denied(call.name, "withdrawn")
         asked = desk.with_hash(digest)
         if asked is not None and asked.waiter is None:
             return desk.share(asked, call)
-        return await self._ask(call, run, verdict, digest)
+        return await self._ask(call, run, self._question(call, verdict, digest, moved))
 
     def _verdict(self, call: ToolCall, mode: Mode | None = None) -> Verdict:
         session = call.session
@@ -144,9 +147,9 @@ class Approval:
         _record(call, "deny", rule)
         return wording.denied_by_rule(call.name, _shown(call), rule)
 
-    async def _ask(self, call: ToolCall, run: Run, asks: Verdict, digest: str) -> ToolResult:
+    async def _ask(self, call: ToolCall, run: Run, question: Question) -> ToolResult:
         """Ask the question; the call waits until the channel returns."""
-        desk, question = call.session.get(Approvals), self._question(call, asks, digest)
+        desk = call.session.get(Approvals)
         channel = channel_of(call.session, self.asking)
         if self.asking.by_voice() and desk.is_full:
             return wording.too_many(call.name)
@@ -166,7 +169,9 @@ class Approval:
             return self._denied(call, verdict.rule)
         return await run(call)
 
-    def _question(self, call: ToolCall, asks: Verdict, digest: str) -> Question:
+    def _question(
+        self, call: ToolCall, asks: Verdict, digest: str, moved: tuple[str, str] | None
+    ) -> Question:
         session, invocation, rule = call.session, current(), asks.rule
         assert rule is not None
         policy = session.find(SessionPolicy) or SessionPolicy()
@@ -176,11 +181,12 @@ class Approval:
         original = invocation.call if invocation.call.name == call.name else call
         shown, language = _shown(call), policy.language
         notice, found = self._notice(call, language, changed=asks.outdated)
-        # Silence and the word of a model that has read such content are no yes.
-        on_expiry = "cancel" if found else rule.on_expiry or self.settings.on_expiry
+        # Silence and the word of a model that has read such content are no yes; nor is the silence
+        # of a person who has moved meanwhile.
+        on_expiry = "cancel" if found or moved else rule.on_expiry or self.settings.on_expiry
         return Question(
             request=ApprovalRequest(
-                id=secrets.token_hex(4),
+                id=secrets.token_hex(4) if moved is None else moved[0],
                 tool=call.name,
                 title=wording.noticed(
                     notice, wording.question(call.name, shown, rule, language, self.wording)

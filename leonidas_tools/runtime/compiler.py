@@ -9,12 +9,22 @@ from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING
 
+from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.records import record
 from leonidas_tools.engines.base import EngineLimits
 from leonidas_tools.engines.engines import Engines, is_durable
 from leonidas_tools.errors import ToolError
-from leonidas_tools.policies import in_process, result_budget, timeout, untrusted
+from leonidas_tools.policies import (
+    approval,
+    hooks,
+    in_process,
+    refusal,
+    result_budget,
+    timeout,
+    untrusted,
+    validation,
+)
 from leonidas_tools.policies.order import policy_functions
 from leonidas_tools.policies.shared import Shared
 from leonidas_tools.runtime.attempt import Attempt
@@ -167,6 +177,18 @@ class Compiler:
         options = replace(options, runs_on=RunsOn.HERE)
         return _compose([*in_process.for_tool(options, self.shared)], self._attempt(options))
 
+    def asking(self, call: ToolCall) -> Run:
+        """Return what asks a person about a call, and never runs it by itself."""
+        tool, settings = call.tool, call.settings
+        assert tool is not None
+        assert settings is not None
+        options = effective_options(
+            tool, settings, self.settings.policies, guarded=self._is_guarded(call)
+        )
+        around = (refusal, hooks, validation, approval)
+        policies = [each for policy in around for each in policy.for_tool(options, self.shared)]
+        return _compose(policies, _withdrawn)
+
     def outcome(self, call: ToolCall) -> Run | None:
         """Return what waits for a call that another process has begun on an engine.
 
@@ -265,6 +287,10 @@ class Compiler:
         if tool is None or quarantined(tool) is not None:
             return False
         return refused(tool, self.settings.for_tool(name, tool.origin)) is None
+
+
+async def _withdrawn(call: ToolCall) -> ToolResult:
+    return wording.denied(call.name, "withdrawn")
 
 
 def _compose(policies: Sequence[Policy], run: Run) -> Run:

@@ -164,9 +164,13 @@ class Executor:
         self._compiler.apply(settings)
 
     def start(
-        self, call: ToolCall, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
+        self,
+        call: ToolCall,
+        on_end: OnEnd | None,
+        sinks: tuple[Sink, ...] = (),
+        run: Run | None = None,
     ) -> Invocation:
-        """Begin a call in a task of its own."""
+        """Begin a call in a task of its own; `run` takes the place of what runs its tool."""
         sinks = sinks or self.sinks
         made, refusal = call, None
         settings = self._compiler.settings
@@ -176,7 +180,10 @@ class Executor:
         if tasks is not None:
             sinks = tasks.tie(call, sinks)
         plan = self._compiler.plan(call)
-        run = plan.run if refusal is None else partial(_refuse, result=self._judged(made, refusal))
+        if refusal is not None:
+            run = partial(_refuse, result=self._judged(made, refusal))
+        elif run is None:
+            run = plan.run
         if call.stands_in:
             run = partial(_in_place, run=run)
         invocation = Invocation(call, run, on_end, sinks)
@@ -450,7 +457,24 @@ class Executor:
             valid_options=[each.call.trace_id for each in running] or None,
         )
 
-    async def run(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
+    async def ask_again(self, call: ToolCall, approval_id: str, digest: str) -> ToolResult:
+        """Ask a person about a call that another process has asked about, without running it.
+
+        Args:
+            call: The call.
+            approval_id: The id that the question had there, and has again.
+            digest: The hash of what it was about; a call of another hash is not asked about.
+        """
+        desk = call.session.get(Approvals)
+        desk.expect(call.number, approval_id, digest)
+        try:
+            return await self.run(call, run=self._compiler.asking(call))
+        finally:
+            desk.moved(call.number)
+
+    async def run(
+        self, call: ToolCall, sinks: tuple[Sink, ...] = (), run: Run | None = None
+    ) -> ToolResult:
         """Run one call to its end; cancelling this cancels the call."""
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 
@@ -458,7 +482,7 @@ class Executor:
             if not ended.done():
                 ended.set_result(result)
 
-        invocation = self.start(call, on_end, sinks)
+        invocation = self.start(call, on_end, sinks, run)
         try:
             return await ended
         except asyncio.CancelledError:

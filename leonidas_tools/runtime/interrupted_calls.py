@@ -1,4 +1,4 @@
-"""Tell conversations how calls have ended that went on without the process that began them."""
+"""Go on in a conversation with the calls and questions that its last process has left."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.errors import StoreError
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.session.resumption import is_from_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,6 +24,8 @@ logger = visible_logger(__name__)
 
 _LOOKS_SECONDS = (0.0, 3.0, 45.0)
 """Waits before each look: it may take a while until a dead process is known to be dead."""
+_ASKS_SECONDS = (0.0, 0.5, 2.5)
+"""Waits before each look for questions: a process may write the last one a moment later."""
 
 
 class _Seen:
@@ -33,7 +37,10 @@ class _Seen:
 
 @asynccontextmanager
 async def telling_interrupted_calls(runtime: ToolRuntime) -> AsyncIterator[None]:
-    """Tell each conversation that begins what has become of its interrupted calls."""
+    """Tell each conversation that begins what has become of its interrupted calls.
+
+    What was asked in it where it was before is asked again.
+    """
     store, tasks = runtime.store, set[asyncio.Task[None]]()
     if store is None or not store.settings.durable:
         yield
@@ -57,6 +64,8 @@ async def telling_interrupted_calls(runtime: ToolRuntime) -> AsyncIterator[None]
 async def _look(runtime: ToolRuntime, store: Store, session: ToolSession) -> None:
     seen = session.get(_Seen).ids
     async with asyncio.TaskGroup() as telling:
+        if is_from_elsewhere(session):
+            telling.create_task(_ask_again(runtime, store, session))
         for wait_seconds in _LOOKS_SECONDS:
             await asyncio.sleep(wait_seconds)
             if session not in runtime.notices.sessions:
@@ -70,6 +79,33 @@ async def _look(runtime: ToolRuntime, store: Store, session: ToolSession) -> Non
                 if each.id not in seen:
                     seen.add(each.id)
                     telling.create_task(_tell(runtime, store, session, each))
+
+
+async def _ask_again(runtime: ToolRuntime, store: Store, session: ToolSession) -> None:
+    """Ask again what nobody has answered where the conversation was before."""
+    desk, seen = session.get(Approvals), set[str]()
+    for wait_seconds in _ASKS_SECONDS:
+        await asyncio.sleep(wait_seconds)
+        if session not in runtime.notices.sessions:
+            return
+        try:
+            left = await store.left_questions(session)
+        except StoreError as error:
+            logger.warning("Questions from elsewhere cannot be read: %s", error)
+            continue
+        for each in left:
+            if each.id in seen or desk.with_hash(each.digest) or desk.was_answered(each.digest):
+                continue  # also where the model has made the call again
+            seen.add(each.id)
+            call, result = await runtime.ask_again(
+                each.tool,
+                each.arguments,
+                session=session,
+                call_id=each.call_id,
+                approval_id=each.id,
+                digest=each.digest,
+            )
+            runtime.notices.tell(call, result)
 
 
 async def _tell(

@@ -250,6 +250,36 @@ class ToolRuntime:
         run = None if call.tool is None else self.executor.outcome(call)
         return call, None if run is None else await self.executor.run_alone(call, run=run)
 
+    async def ask_again(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        session: ToolSession,
+        call_id: str | None,
+        approval_id: str,
+        digest: str,
+    ) -> tuple[ToolCall, ToolResult]:
+        """Ask a person about a call that another process has asked about, without running it.
+
+        Args:
+            name: The tool's own name.
+            arguments: By parameter name.
+            session: A session with the id and the user of the one that made the call.
+            call_id: The id of the call.
+            approval_id: The id that the question had, and has again.
+            digest: The hash of what it was about.
+
+        Returns:
+            The call, and its result: `pending_approval`, or why it was not asked about.
+        """
+        call, refusal = self._made(name, arguments, session, call_id)
+        if call.tool is None:
+            return call, self.executor.settle(call, self.executor.unknown(call))
+        if refusal is not None:
+            return call, self.executor.settle(call, refusal)
+        return call, await self.executor.ask_again(call, approval_id, digest)
+
     async def execute_turn(
         self,
         calls: Iterable[TurnCall],

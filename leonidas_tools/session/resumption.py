@@ -9,6 +9,8 @@ from leonidas_tools.calls.listeners import Listeners
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leonidas_tools.calls.call import ToolSession
+
 
 class Resumption:
     """The handle with which the model resumes a session, also in another process.
@@ -67,3 +69,9 @@ class Resumption:
         """Note a new handle of the model."""
         self._handle = handle
         self._listeners.notify(handle)
+
+
+def is_from_elsewhere(session: ToolSession) -> bool:
+    """Return whether a conversation goes on that was held elsewhere, maybe in another process."""
+    resumption = session.find(Resumption)
+    return resumption is not None and resumption.known_until is not None

@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, or_, select, update
 
 from leonidas_tools.approvals.log import CLOSED_BY_NO_PERSON, Closing
 from leonidas_tools.approvals.session_policy import user_of
+from leonidas_tools.calls.call import ResultStatus
+from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.errors import StoreError
+from leonidas_tools.redaction import MASK
+from leonidas_tools.store.queries import RESUMABLE_SECONDS
 from leonidas_tools.store.recorder import clean, name_of, owner_of
 from leonidas_tools.store.rows import Approval, Decision
 from leonidas_tools.store.runs import living_runs, lost_runs
-from leonidas_tools.store.schema import approvals
+from leonidas_tools.store.schema import approvals, executions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sqlalchemy import Executable, Row, Update
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
 
 _LONGEST_TEXT = 1024
 _COLUMNS = [column for column in approvals.c if column.name != "run"]
+_OF_CALLS = ("approval_id", "tool", "call_id", "arguments")
 _ANSWERS = {
     "approve": Decision.APPROVED,
     "edit": Decision.APPROVED,
@@ -41,6 +49,25 @@ _ANSWERS = {
     "cancel": Decision.EXPIRED,
 }
 """The decision that each answer amounts to."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftQuestion:
+    """A question that nobody has answered where it was asked.
+
+    Args:
+        id: The id of the question.
+        digest: The hash of what was asked about.
+        tool: The tool's name.
+        call_id: The id of the call.
+        arguments: The arguments, as the call had them.
+    """
+
+    id: str
+    digest: str
+    tool: str
+    call_id: str | None
+    arguments: Any
 
 
 class ApprovalTable:
@@ -54,6 +81,7 @@ class ApprovalTable:
         """Return the write of a question about a running call."""
         request, call = question.request, question.call
         redaction = call.redaction.hiding(call.arguments)
+        arguments = self._recorder.arguments(call.with_arguments(redaction(request.details)))
         row = {
             "id": self.id_of(request),
             "session": name_of(request.session),
@@ -61,7 +89,8 @@ class ApprovalTable:
             "trace_id": name_of(call.trace_id),
             "call_id": None if request.call_id is None else name_of(request.call_id),
             "tool": name_of(request.tool),
-            "arguments": self._recorder.arguments(call.with_arguments(redaction(request.details))),
+            "arguments": arguments,
+            "fingerprint": _hash_of(question, arguments),
             "message": clean(redaction(request.title)[:_LONGEST_TEXT]),
             "requested": request.created,
             "expires": request.deadline,
@@ -93,7 +122,7 @@ class ApprovalTable:
 
     def id_of(self, request: ApprovalRequest) -> str:
         """Return the id of a question's row, which ends with the id of the request."""
-        return f"{self._recorder.run}-{request.id}"
+        return f"{self._recorder.run}-{request.created:.6f}-{request.id}"
 
     async def ask(
         self,
@@ -213,6 +242,51 @@ class ApprovalTable:
         async with self._database.writing() as connection:
             await connection.execute(dead.values(decision=Decision.UNANSWERED.value))
 
+    async def left(self, session: str, *, user: str) -> list[LeftQuestion]:
+        """Return the questions that nobody has answered and that can be asked again, in order.
+
+        They have not expired, their session was left, and their calls wait for the answer. One
+        that the model has asked for again since then is left out.
+
+        Args:
+            session: The id of the session.
+            user: The user, as `Approval.user` has it.
+
+        Raises:
+            StoreError: The questions cannot be read.
+        """
+        table, now = approvals.c, time.time()
+        asked = (
+            select(table.id, table.fingerprint, table.decision, table.channel, table.expires)
+            .where(table.session == session, table.user == user)
+            .where(table.fingerprint.is_not(None), table.requested > now - RESUMABLE_SECONDS)
+            .order_by(table.requested, table.id)
+        )
+        waits = (
+            select(*(executions.c[name] for name in _OF_CALLS))
+            .where(executions.c.session == session, executions.c.user == user)
+            .where(executions.c.status == ResultStatus.PENDING_APPROVAL.value)
+            .order_by(executions.c.started)
+        )
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(asked)).all()
+            ids = _left_ids(rows, now)
+            if not ids:
+                return []
+            calls = await connection.execute(waits.where(executions.c.approval_id.in_(ids)))
+            found = {row.approval_id: row for row in calls}
+        return [
+            LeftQuestion(
+                id=id_,
+                digest=digest,
+                tool=found[id_].tool,
+                call_id=found[id_].call_id,
+                arguments=json.loads(found[id_].arguments),
+            )
+            for id_, digest in ids.items()
+            if id_ in found
+        ]
+
     async def get(self, approval_id: str) -> Approval:
         """Return one question.
 
@@ -247,6 +321,40 @@ class ApprovalTable:
         async with self._database.reading() as connection:
             found = await connection.execute(query.order_by(approvals.c.requested, approvals.c.id))
             return [_approval(row) for row in found]
+
+
+def _hash_of(question: Question, arguments: str) -> str | None:
+    """Return the hash of a call that can be asked about again elsewhere.
+
+    It would reveal a short secret among the arguments. A call that asks while it runs, and one that
+    another call has made, end with their process.
+    """
+    around = innermost()
+    is_nested = around is not None and around.outer is not None
+    if question.paused is not None or is_nested or question.call.id is None or MASK in arguments:
+        return None
+    return question.request.hash
+
+
+def _left_ids(rows: Iterable[Any], now: float) -> dict[str, str]:
+    """Return the ids of the questions that were left open, with their hashes.
+
+    A question that was asked again elsewhere has a row for each time, and one answer ends all.
+    """
+    left: dict[str, str] = {}
+    closed: set[str] = set()
+    for row in rows:
+        id_ = row.id.rpartition("-")[2]
+        is_open = row.decision in (None, Decision.UNANSWERED.value) or (
+            row.decision == Decision.WITHDRAWN.value and row.channel == "session"
+        )
+        for other in [other for other, digest in left.items() if digest == row.fingerprint]:
+            del left[other]  # the model has made the call again
+        if not is_open:
+            closed.add(id_)
+        elif row.expires > now:
+            left[id_] = row.fingerprint
+    return {id_: digest for id_, digest in left.items() if id_ not in closed}
 
 
 def _unanswered(approval_id: str) -> Update:

@@ -15,7 +15,7 @@ from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.resumption import Resumption
+from leonidas_tools.session.resumption import is_from_elsewhere
 from leonidas_tools.store.queries import (
     RESUMABLE_SECONDS,
     Repetition,
@@ -31,7 +31,7 @@ from leonidas_tools.store.runs import LOST_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leonidas_tools.calls.call import Run, ToolCall, ToolSession
+    from leonidas_tools.calls.call import Run, ToolCall
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.recorder import Recorder
     from leonidas_tools.store.rows import Execution
@@ -237,7 +237,7 @@ class DurableStart:
                 before = None if call.retried else await self._store.earlier(call)
             except StoreError as error:
                 logger.log(log_level(error), "Earlier calls cannot be read: %s", error)
-                if self._refuses or _is_from_elsewhere(call.session):
+                if self._refuses or is_from_elsewhere(call.session):
                     return _refused(call)
                 before = None
             if before is not None:
@@ -253,12 +253,6 @@ def asked_as(call: ToolCall) -> ToolCall:
         return call
     is_same = received.session is call.session and received.number == call.number
     return received if is_same else call
-
-
-def _is_from_elsewhere(session: ToolSession) -> bool:
-    """Return whether another process may have begun calls that the model makes again."""
-    resumption = session.find(Resumption)
-    return resumption is not None and resumption.known_until is not None
 
 
 def _never(_: ToolCall) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.policies.call_limits import EarlierCalls
     from leonidas_tools.settings.tool_configuration import ToolConfiguration
+    from leonidas_tools.store.approvals import LeftQuestion
     from leonidas_tools.store.rows import Approval, Execution, KeptResult, SessionSummary
     from leonidas_tools.tools.registry import AnyTool
 
@@ -241,6 +242,20 @@ class Store:
             self._database,
             session=name_of(session.id),
             user=name_of(owner_of(user_of(session))),
+        )
+
+    async def left_questions(self, session: ToolSession) -> list[LeftQuestion]:
+        """Return the questions of a session that nobody has answered where it was before.
+
+        Args:
+            session: A session with the id and the user of the one in which they were asked.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        await self._flushed()
+        return await self.approvals.left(
+            name_of(session.id), user=name_of(owner_of(user_of(session)))
         )
 
     async def settle(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import math
 import os
 import subprocess
@@ -219,36 +220,126 @@ async def test_a_call_of_a_process_that_is_killed_is_not_run_by_the_other(where)
         assert await history(moves, session) == [("order", "c1"), ("order", "c2"), ("pay", "c3")]
 
 
+async def asks_to_pay(session):
+    await session.wait_for_input("text")
+    await session.call(FunctionCall("pay", {"amount": 5}, id="c1"))
+    await session.session_resumption("h1")  # it knows that the call waits, and does not repeat it
+    await session.wait_for_close()
+
+
+async def has_paid(session):
+    await session.wait_for_input("text", containing="5 paid by B", within_seconds=60)
+    await session.say("Paid.")
+    await session.turn_complete()
+    await session.wait_for_close()
+
+
+async def asked(client):
+    """The user wants to pay; return the question of A, and the token to go on with."""
+    await client.say("text", text="Pay.")
+    question = await client.until("question")
+    return question, (await client.until("resumption"))["token"]
+
+
 @pytest.mark.parametrize("where", ["postgresql"], indirect=True)
-async def test_an_open_question_is_asked_again_where_the_user_is(where):
+@pytest.mark.parametrize("end", ["leaves", "dies"])
+async def test_an_open_question_goes_on_where_the_user_is_without_another_call(where, end):
+    async def is_told_to_ask(session):
+        await session.wait_for_input("text", containing="approval_id", within_seconds=60)
+        await session.say("Shall I?")
+        await session.turn_complete()
+        await has_paid(session)
+
+    async with Moves(where, asks_to_pay, is_told_to_ask) as moves:
+        async with moves.client() as client:
+            before, token = await asked(client)
+            if end == "dies":
+                await is_written(moves, client)
+                moves.first.kill()
+            await moves.move(client)
+        async with moves.client(resume=token) as client:
+            again = await client.until("question")
+            shown = ("id", "tool", "title", "details")
+            assert [again[key] for key in shown] == [before[key] for key in shown]
+            await client.until("turn_complete")
+            await client.say("answer", question=before["id"], approve=True)
+            await client.until("transcript", who="agent", text="Paid.")
+            await client.say("answer", question=before["id"], approve=True)
+            await client.until("problem", question=before["id"])
+        assert await history(moves, client.ready["session"]) == [("pay", "c1")] * 3
+
+
+async def is_written(moves, client):
+    """Wait until the store has the call that waits, as long before the user answers."""
+    async with Store(moves.store) as store:
+        while not await store.executions(
+            session=client.ready["session"], status="pending_approval"
+        ):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("where", ["postgresql"], indirect=True)
+async def test_a_question_that_moves_is_asked_aloud_again_and_a_yes_from_before_does_not_count(
+    where,
+):
     answers = []
 
-    async def asks_to_pay(session):
+    async def first(session):
         await session.wait_for_input("text")
+        (pending,) = await session.call(FunctionCall("pay", {"amount": 5}, id="c1"))
+        await session.say(pending.response["result"]["ask"])
+        await session.turn_complete()
+        await session.input_transcription("Yes.")
         await session.session_resumption("h1")
-        await session.call(FunctionCall("pay", {"amount": 5}, id="c1"))
         await session.wait_for_close()
+
+    async def second(session):
+        (text,) = await session.wait_for_input("text", containing="approval_id", within_seconds=60)
+        told = json.loads(text.text[text.text.index("{") :])["response"]["result"]
+        approval, ask = told["approval_id"], told["ask"]
+        answers.append(await confirms(session, approval, "c2"))
+        await session.say(ask)
+        await session.turn_complete()
+        await session.input_transcription("Yes.")
+        answers.append(await confirms(session, approval, "c3"))
+        await session.say("Paid.")
+        await session.turn_complete()
+        await session.wait_for_close()
+
+    async with Moves(where, first, second) as moves:
+        async with moves.client() as client:
+            _, token = await asked(client)
+            await moves.move(client)
+        async with moves.client(resume=token) as client:
+            await client.until("transcript", who="agent", text="Paid.")
+    assert [answer["status"] == "ok" for answer in answers] == [False, True]
+    assert answers[1]["result"]["result"] == "5 paid by B"
+
+
+async def confirms(session, approval, call_id):
+    arguments = {"approval_id": approval, "decision": "yes"}
+    (answer,) = await session.call(FunctionCall("confirm_action", arguments, id=call_id))
+    return answer.response
+
+
+@pytest.mark.parametrize("where", ["postgresql"], indirect=True)
+async def test_a_call_that_is_made_again_where_the_user_is_shares_the_open_question(where):
+    answers = []
 
     async def asks_to_pay_again(session):
         answers.extend(await session.call(FunctionCall("pay", {"amount": 5}, id="c2")))
         await session.say("Shall I?")
         await session.turn_complete()
-        await session.wait_for_input("text", containing="5 paid by B", within_seconds=60)
-        await session.say("Paid.")
-        await session.turn_complete()
-        await session.wait_for_close()
+        await has_paid(session)
 
     async with Moves(where, asks_to_pay, asks_to_pay_again) as moves:
         async with moves.client() as client:
-            await client.say("text", text="Pay.")
-            token = (await client.until("resumption"))["token"]
-            open_on_a = await client.until("question")
+            open_on_a, token = await asked(client)
             await moves.move(client)
         async with moves.client(resume=token) as client:
             open_on_b = await client.until("question")
             await client.until("turn_complete")
-            await client.say("answer", question=open_on_a["id"], approve=True)
-            await client.until("problem", question=open_on_a["id"])
             await client.say("answer", question=open_on_b["id"], approve=True)
             await client.until("transcript", who="agent", text="Paid.")
         assert [answer.response["status"] for answer in answers] == ["pending_approval"]
+        assert open_on_a["title"] == open_on_b["title"]
