@@ -247,8 +247,8 @@ class Executor:
         """Return whether a call has an effect that happens once: of its tool, or of a fallback."""
         if effect_of(tool, settings) is ToolEffect.ONCE:
             return True
-        fallbacks = either(settings.fallback_tools, tool.metadata.fallback_tools) or ()
-        return any(
+        fallbacks = either(settings.fallback_tools, tool.metadata.fallback_tools)
+        return bool(fallbacks) and any(
             effect_of(other, self.settings.for_tool(other.name, other.origin)) is ToolEffect.ONCE
             for other in map(self.registry.get, fallbacks)
             if other is not None
