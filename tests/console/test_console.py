@@ -244,6 +244,7 @@ async def asking_console():
         ('{"answer": "approve", "sudo": true}', "application/json", 422),
         ('{"answer": "edit"}', "application/json", 422),
         ('"' + "x" * (1 << 20) + '"', "application/json", 413),
+        ('{"answer": [' + "0," * 20_000 + "0]}", "application/json", 413),
     ],
 )
 async def test_a_body_that_is_no_answer_is_refused_and_decides_nothing(
