@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from leonidas_tools.results.json_size import has_too_many_values
+
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 _MOST_BYTES = 1 << 20
+_MOST_VALUES = 10_000
+"""Limit of the values in a body: to check and write settings takes up to 25 microseconds each."""
 
 
 async def json_object(request: Request) -> dict[str, Any]:
@@ -33,6 +37,8 @@ async def json_object(request: Request) -> dict[str, Any]:
         json.dumps(values, allow_nan=False)  # Python reads `NaN` and `1e999`, which are not JSON
     except (ValueError, RecursionError):
         raise HTTPException(400, "The body is not valid JSON") from None
+    if has_too_many_values(bytes(content), _MOST_VALUES):
+        raise HTTPException(413, f"A body has at most {_MOST_VALUES} values")
     if not isinstance(values, dict):
         raise HTTPException(400, "The body is a JSON object")
     return values

@@ -255,6 +255,7 @@ async def asking_console():
         ('{"answer": "approve", "sudo": true}', "application/json", 422),
         ('{"answer": "edit"}', "application/json", 422),
         ('"' + "x" * (1 << 20) + '"', "application/json", 413),
+        ('{"answer": [' + "0," * 20_000 + "0]}", "application/json", 413),
     ],
 )
 async def test_an_invalid_decision_is_refused_and_decides_nothing(

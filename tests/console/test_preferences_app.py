@@ -100,6 +100,7 @@ async def test_a_saved_preference_applies_at_once_in_running_sessions(tmp_path):
         (b'{"mode": "autonomus"}', {}, 422, "'mode' is 'autonomus'"),
         (b'{"a": "' + b"x" * 300_000 + b'"}', {}, 422, "longer than"),
         (b'{"a": "' + b"x" * (1 << 20) + b'"}', {}, 413, "at most"),
+        (b'{"a": [' + b"0," * 20_000 + b"0]}", {}, 413, "at most"),
         (b"{}", {"If-Match": "one"}, 400, "If-Match"),
     ],
 )

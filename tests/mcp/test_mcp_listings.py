@@ -144,6 +144,26 @@ async def test_what_is_odd_in_a_listing_is_said_once_and_again_when_it_has_chang
     assert warnings(caplog) == [twice]
 
 
+async def test_of_many_odd_tools_a_few_are_told(listed, caplog):
+    wrong = [{"name": f"wrong_{n}"} for n in range(50)]
+    nowhere = {"properties": {"a": {"$ref": "#/nowhere"}}}
+    broken = [
+        described(f"broken_{n}", inputSchema={"type": "object", **nowhere}) for n in range(50)
+    ]
+    unseen = [described(f"unseen_{n}", description="a\u200bb") for n in range(50)]
+    server = await listed(*wrong, *broken, *unseen, *unseen, GOOD)
+    assert len(server.tools) == 51
+    said = warnings(caplog)
+    assert sum("is left out" in each for each in said) == 20
+    assert sum("invisible characters" in each for each in said) == 20
+    assert sum("twice" in each for each in said) == 20
+    assert [each for each in said if "more like" in each] == [
+        "MCP server 'lab': 30 more like the last one",
+        "MCP server 'lab': 80 more like the last one",
+        "MCP server 'lab': 30 more like the last one",
+    ]
+
+
 @pytest.mark.parametrize("era", [(), ("modern",)])
 async def test_a_long_page_of_tools_is_not_checked_at_once(listed, monkeypatch, era):
     lengths = []

@@ -16,7 +16,7 @@ from leonidas_tools.mcp.listing.fixed_arguments import fix
 from leonidas_tools.mcp.listing.selection import check_server, is_used
 from leonidas_tools.mcp.listing.tool_names import ListedNames
 from leonidas_tools.mcp.trust.pins import Pin, Pins, PinsError, ToolDefinition, identity_of
-from leonidas_tools.mcp.trust.quarantine import ListingReport
+from leonidas_tools.mcp.trust.quarantine import ListingReport, warn_of_few
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.schemas import schema_without
 from leonidas_tools.redaction.visible import hides, revealed, visible_logger, without_unseen
@@ -126,9 +126,8 @@ class DefinitionReader:
     def _warn(self, warnings: list[str]) -> None:
         """Log what the listing before gave no reason to say."""
         before = set(self._said)
-        for warning in warnings:
-            if warning not in before:
-                logger.warning("MCP server %r %s", self._server, warning)
+        new = [f" {warning}" for warning in warnings if warning not in before]
+        warn_of_few(self._server, new)
         self._said = warnings
 
     async def _pinned(
@@ -189,6 +188,8 @@ class DefinitionReader:
         definition, fixed, changed, denies = made
         if changed is not None and denies:
             said = changed.trusted
+        if without_unseen(said.description) != said.description:
+            report.unseen.append(definition.name)
         try:
             # No answer of a tool passes that cannot be checked, and by then it has run.
             ArgumentValidator(definition.output_schema or {})
@@ -221,12 +222,6 @@ class DefinitionReader:
     ) -> AnyTool:
         name, effect, call = described.name, ToolEffect(described.effect), self._call
         description = without_unseen(described.description)
-        if description != described.description:
-            logger.warning(
-                "MCP server %r: invisible characters are removed from the description of %r",
-                self._server,
-                name,
-            )
 
         # The parameter's name is one that no MCP tool has an argument of.
         async def run(leonidas_tool_context: ToolContext, **arguments: Any) -> ToolResult:

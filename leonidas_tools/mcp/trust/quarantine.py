@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.redaction.visible import revealed, visible_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leonidas_tools.mcp.trust.pins import Pin, ToolDefinition
     from leonidas_tools.settings.problem import Finding
 
 logger = visible_logger(__name__)
+_MOST_TOLD = 20
+"""Limit of warnings of one kind for each listing: a server may list any number of tools."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -28,6 +32,7 @@ class ListingReport:
         left_out: Why tools cannot be used, by name.
         changed: The tools that are not what they were, by name.
         denies: Whether those are denied, and not only told of.
+        unseen: The tools whose description has characters that are not seen.
         new: The tools that have come to a server that was used before.
         pins_error: Why it is not known what the tools were.
         unknown: The tools that are not used for that reason.
@@ -38,6 +43,7 @@ class ListingReport:
     news: list[str] = field(default_factory=list)
     changed: dict[str, Pin] = field(default_factory=dict)
     denies: bool = True
+    unseen: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
     pins_error: str | None = None
     unknown: list[str] = field(default_factory=list)
@@ -63,23 +69,37 @@ class ListingReport:
             if finding not in before.findings:
                 level = logging.ERROR if finding.severity == "error" else logging.WARNING
                 logger.log(level, "In the settings, %s", finding)
-        for name, why in self.left_out.items():
-            if before.left_out.get(name) != why:
-                logger.warning("MCP server %r: the tool %r is left out: %s", server, name, why)
-        for name in self.news:
-            pin = self.changed[name]
-            logger.warning(
-                "MCP server %r: the tool %r has changed since it was first used (%s)%s; "
-                "`leonidas mcp trust %s` shows how",
-                server,
-                name,
-                ", ".join(fields_of(pin)),
-                ", and is not run" if self.denies else "",
-                shlex.quote(server),
-            )
+        warn_of_few(
+            server,
+            [
+                f": the tool {name!r} is left out: {why}"
+                for name, why in self.left_out.items()
+                if before.left_out.get(name) != why
+            ],
+        )
+        warn_of_few(
+            server,
+            [
+                f": invisible characters are removed from the description of {name!r}"
+                for name in self.unseen
+            ],
+        )
+        done = ", and is not run" if self.denies else ""
+        warn_of_few(
+            server,
+            [
+                f": the tool {name!r} has changed since it was first used "
+                f"({', '.join(fields_of(self.changed[name]))}){done}; "
+                f"`leonidas mcp trust {shlex.quote(server)}` shows how"
+                for name in self.news
+            ],
+        )
         if self.new:
-            names = ", ".join(map(repr, self.new))
-            logger.warning("MCP server %r has tools that it did not have before: %s", server, names)
+            names = ", ".join(map(repr, self.new[:_MOST_TOLD]))
+            more = f" and {len(self.new) - _MOST_TOLD} more" if self.new[_MOST_TOLD:] else ""
+            logger.warning(
+                "MCP server %r has tools that it did not have before: %s%s", server, names, more
+            )
         if self.pins_error is not None and self.pins_error != before.pins_error:
             done = "none of its tools is used: " if self.unknown else ""
             logger.error("MCP server %r: %s%s", server, done, self.pins_error)
@@ -98,6 +118,15 @@ class ListingReport:
             "problems": [str(finding) for finding in self.findings],
         }
         return {key: value for key, value in said.items() if value}
+
+
+def warn_of_few(server: str, warnings: Sequence[str]) -> None:
+    """Log the first of some warnings of one kind, and how many more there are."""
+    for warning in warnings[:_MOST_TOLD]:
+        logger.warning("MCP server %r%s", server, warning)
+    if len(warnings) > _MOST_TOLD:
+        more = len(warnings) - _MOST_TOLD
+        logger.warning("MCP server %r: %d more like the last one", server, more)
 
 
 def fields_of(pin: Pin) -> list[str]:
