@@ -64,7 +64,7 @@ class _SpokenTurn:
     sound_seconds: float = 0.0
 
 
-class SpokenTurns:
+class _SpokenTurns:
     """Tells of each turn when it begins and when it ends.
 
     Args:
@@ -143,7 +143,7 @@ class LiveEvents:
     def __init__(self, runtime: ToolRuntime | None, session: ToolSession) -> None:
         self._stream = None if runtime is None else runtime.events
         self._session = session
-        self._turns = SpokenTurns(self._tell_speech)
+        self._turns = _SpokenTurns(self._tell_speech)
 
     def heard(self, part: ProcessorPart) -> None:
         """Handle a message of the model or its connection."""

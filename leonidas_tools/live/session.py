@@ -140,7 +140,7 @@ class _Loop:
         # The yielding generator must not be where answers are routed: a slow player would hold
         # them back. So everything ready to be heard waits in a queue of its own.
         self.out = ListenerQueue()
-        self._recorder = TranscriptRecorder(session)
+        self._recorder = _TranscriptRecorder(session)
         self._events = LiveEvents(runtime, session)
         self._notices = None if runtime is None else runtime.notices
         self._silence = SilenceFiller(runtime, show=self.out.put, say=self._interim)
@@ -296,7 +296,7 @@ def _with_id(part: ProcessorPart, identifier: str | None) -> ProcessorPart:
     return ProcessorPart(inner, role=part.role, metadata=dict(part.metadata))
 
 
-class TranscriptRecorder:
+class _TranscriptRecorder:
     """Record what the user says or types, and what the model says.
 
     Args:

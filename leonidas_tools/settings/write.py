@@ -145,7 +145,7 @@ def _edit(text: str, changes: Mapping[str, Any], file: Path) -> str:
     for path, value in _leaves(changes):
         try:
             text = _edited(text, path, value)
-        except EditError as error:
+        except _EditError as error:
             raise ConfigurationError(str(error), file=file, key=_dotted(path)) from None
         except DocumentError:
             raise ConfigurationError(_SHARED, file=file, key=_dotted(path)) from None
@@ -244,7 +244,7 @@ def _sync_directory(directory: Path) -> None:
             os.close(handle)
 
 
-class EditError(Exception):
+class _EditError(Exception):
     """Raised when a text cannot be changed at a place without a person's judgement."""
 
 
@@ -279,7 +279,7 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
     r"""Return the text with a key set; mappings on the way are made where missing.
 
     Raises:
-        EditError: The value there is shared with another place, or is not a mapping.
+        _EditError: The value there is shared with another place, or is not a mapping.
 
     Example:
         >>> set_key("tools:\n  a: {}  # mine\n", ("tools", "a", "timeout"), "2s")
@@ -292,14 +292,14 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
         return _with_replaced(text, place.entry, value)
     if place.entry.is_null(text):
         return _fill(text, place, value)
-    raise EditError("holds a value where a mapping is needed: remove it first")
+    raise _EditError("holds a value where a mapping is needed: remove it first")
 
 
 def delete_key(text: str, path: KeyPath) -> str:
     r"""Return the text without a key; the same where it is not there.
 
     Raises:
-        EditError: The value there is shared with another place.
+        _EditError: The value there is shared with another place.
 
     Example:
         >>> delete_key("a: 1\n# about b\nb: 2\nc: 3\n", ("b",))
@@ -376,7 +376,7 @@ def _find(text: str, path: KeyPath) -> _PathPosition:
         if entry is None or not rest or not isinstance(entry.value, yaml.MappingNode):
             break
         if entry.is_alias:
-            raise EditError("shares its value with another place by an alias: edit the file")
+            raise _EditError("shares its value with another place by an alias: edit the file")
         node = entry.value
     return _PathPosition(mapping=node, entries=entries, entry=entry, key=str(key), rest=rest)
 
@@ -387,7 +387,7 @@ def _entry(text: str, key: yaml.Node, value: yaml.Node) -> _Entry:
     if start < after_key:  # an alias is composed into the node it refers to
         match = _ALIAS.match(text, after_key)
         if match is None:
-            raise EditError("is written in a way that cannot be changed here: edit the file")
+            raise _EditError("is written in a way that cannot be changed here: edit the file")
         return _Entry(key=key, value=value, start=match.start(1), end=match.end(1), is_alias=True)
     return _Entry(key=key, value=value, start=start, end=_end(text, value), is_alias=False)
 

@@ -150,7 +150,7 @@ class NoteTable:
         if tag is not None:
             tagged = (note_tags.c.note == notes.c.id) & (note_tags.c.tag == tag)
             where.append(exists().where(tagged))
-        groups = query_words(query)
+        groups = _query_words(query)
         if query.strip() and not groups:
             return FoundNotes(notes=(), total=0)
         found, values = select(notes), dict[str, Any]()
@@ -196,7 +196,7 @@ async def _insert(connection: AsyncConnection, owner: str, note: Note) -> None:
         "title": note.title,
         "text": note.text,
         "tags": json.dumps(note.tags),
-        "words": indexed_words(" ".join([note.title, note.text, *note.tags])),
+        "words": _indexed_words(" ".join([note.title, note.text, *note.tags])),
         "created": note.created,
         "updated": note.updated,
     }
@@ -222,21 +222,21 @@ def _note(row: Row[Any]) -> Note:
     )
 
 
-def indexed_words(text: str) -> str:
+def _indexed_words(text: str) -> str:
     """Return the words of a text, without case and accents, in letters that need no locale.
 
     Example:
-        >>> indexed_words("Café, 明天!"), indexed_words("Да")
+        >>> _indexed_words("Café, 明天!"), _indexed_words("Да")
         ('cafe xe6988e xe5a4a9', 'xd0b4d0b0')
     """
     return " ".join(word for group in _groups(text) for word in group)
 
 
-def query_words(text: str) -> list[list[str]]:
+def _query_words(text: str) -> list[list[str]]:
     """Return the words of a query: groups that stand together in the text.
 
     Example:
-        >>> query_words("buy 牛奶")
+        >>> _query_words("buy 牛奶")
         [['buy'], ['xe7899b', 'xe5a5b6']]
     """
     return _groups(text)[:_MOST_QUERY_WORDS]

@@ -49,7 +49,7 @@ logger = visible_logger(__name__)
 _OPENING_SECONDS = _CLOSING_SECONDS = 5.0
 _DURABLE_SECONDS, _FLUSHING_SECONDS = 2.0, 1.0
 _MOST_REPLAYED = 10_000
-RESULT_KEPT = "result_kept"
+_RESULT_KEPT = "result_kept"
 """The kind of the event that a result is too long for the model."""
 _OF_APPROVALS = (EventKind.APPROVAL_REQUEST.value, EventKind.APPROVAL_ANSWER.value)
 
@@ -502,7 +502,7 @@ def _of_approval(approval: Approval) -> Iterator[ReplayEvent]:
 
 def _of_result(result: KeptResult) -> ReplayEvent:
     data = {"handle": result.handle, "mime_type": result.mime_type, "size": result.size}
-    return ReplayEvent(at=result.created, kind=RESULT_KEPT, tool="", trace_id="", data=data)
+    return ReplayEvent(at=result.created, kind=_RESULT_KEPT, tool="", trace_id="", data=data)
 
 
 def _without_none(body: dict[str, Any]) -> dict[str, Any]:

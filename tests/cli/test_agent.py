@@ -169,7 +169,7 @@ def test_a_task_without_an_answer_ends_with_1(agent):
     [
         (["Hello"], "there is no model"),
         (["Hello", "--model", "scripted"], "write --model scripted:FILE.json"),
-        (["Hello", "--base-url", "nonsense"], "'nonsense' is no address"),
+        (["Hello", "--base-url", "nonsense"], "'nonsense' is not a URL"),
         (["Hello", "--model", "gpt-7"], "OPENAI_API_KEY"),
         (["Hello", "--model", "gemini-9"], "GEMINI_API_KEY"),
         (["Hello", "--model", "scripted:none.json"], "none.json"),
@@ -315,7 +315,7 @@ def test_a_memory_needs_fragments_and_a_store(agent, adder):
 def test_a_folder_without_fragments_is_wrong_usage(agent, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    for folder, said in [(empty, "has no fragments"), (tmp_path / "nowhere", "is no folder")]:
+    for folder, said in [(empty, "has no fragments"), (tmp_path / "nowhere", "is not a folder")]:
         ran = agent([], "Hello?", "--fragments", str(folder))
         assert ran.returncode == 2
         assert said in ran.stderr
