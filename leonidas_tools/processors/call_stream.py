@@ -14,8 +14,16 @@ from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import response_part
+from leonidas_tools.processors.configuration import pinned
 from leonidas_tools.processors.intake import Intake, OnceCalls
-from leonidas_tools.processors.parts import CallPart, EventPart, attached, cancelled_id
+from leonidas_tools.processors.parts import (
+    CallPart,
+    EventPart,
+    attached,
+    cancelled_id,
+    claim,
+    executor_of,
+)
 from leonidas_tools.processors.requests import answered, from_json, is_request
 from leonidas_tools.processors.stage import Mailbox, Stage, progress_source
 from leonidas_tools.settings.effective import refused
@@ -53,6 +61,8 @@ class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
 
 
 _Made: TypeAlias = "ToolEvent | tuple[ToolCall, ToolResult] | BaseException"
+_Recognised: TypeAlias = "tuple[ToolCall, Executor, ToolResult | None]"
+"""A call, what runs it, and its result if it is known and the call does not run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +100,7 @@ class CallStream(Stage):
             if self.front is not None:
                 await resources.enter_async_context(self.front.runtime)
                 self.front.runtime.begin(stream.named_session())
+                resources.enter_context(stream.shared(sink=self.front.runtime.monitor))
             for category in self.categories:
                 await resources.enter_async_context(category)
             calls = _Calls(self.categories, self.front, resources)
@@ -208,8 +219,10 @@ class _Calls:
 
     def _begin(self, part: ProcessorPart, call: ToolCall | None) -> Executor | None:
         """Begin the call of a part; return its executor if this stream does not hold it."""
-        if call is None and self._front is not None:
+        if self._front is not None and call is None:
             recognised = self._recognise(part, self._front)
+        elif self._front is not None and call is not None and call.tool is not None:
+            recognised = self._pin(part, call, call.tool, self._front)
         elif (category := self._claimant(part, call)) is not None:
             recognised = category.recognise(part, self._intake)
         else:
@@ -230,9 +243,7 @@ class _Calls:
         self._under_way[call.id or call.trace_id] = invocation
         return executor if new else None
 
-    def _recognise(
-        self, part: ProcessorPart, front: Front
-    ) -> tuple[ToolCall, Executor, ToolResult | None] | None:
+    def _recognise(self, part: ProcessorPart, front: Front) -> _Recognised | None:
         """Return the call of a part, pinned to the current settings, and its result if known."""
         executor = front.runtime.executor
         executor.apply(front.runtime.settings.current)
@@ -242,12 +253,26 @@ class _Calls:
         call, result = taken
         if result is None and call.tool is not None and call.settings is not None:
             result = refused(call.tool, call.settings)
-        if result is None and front.asks_categories:
-            part = CallPart(part, call, executor)
-            category = self._claimant(part, call)
-            if category is not None:
-                return category.recognise(part, self._intake)
+        if front.asks_categories:
+            return self._claimed(CallPart(part, call, executor), call, executor, result)
         return call, executor, result
+
+    def _pin(
+        self, part: ProcessorPart, call: ToolCall, tool: AnyTool, front: Front
+    ) -> _Recognised | None:
+        """Return the call that a stage before has attached, as `_recognise` does."""
+        executor = executor_of(part) or front.runtime.executor
+        call, result = pinned(call, tool, executor, front.runtime.settings.current)
+        return self._claimed(CallPart(part, call, executor), call, executor, result)
+
+    def _claimed(
+        self, part: CallPart, call: ToolCall, executor: Executor, result: ToolResult | None
+    ) -> _Recognised | None:
+        """Return what the category of a call makes of it; `None` if it was claimed elsewhere."""
+        category = self._claimant(part, call) if result is None else None
+        if category is not None:
+            return category.recognise(part, self._intake)
+        return (call, executor, result) if claim(part) else None
 
     def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> Claimant | None:
         """Return the category that runs the call of a part; looked up once for each tool."""

@@ -20,7 +20,20 @@ if TYPE_CHECKING:
     from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
+    from leonidas_tools.calls.call import ToolCall, ToolResult
+    from leonidas_tools.runtime.executor import Executor
     from leonidas_tools.settings.models import Settings
+    from leonidas_tools.tools.registry import AnyTool
+
+
+def pinned(
+    call: ToolCall, tool: AnyTool, executor: Executor, current: Settings
+) -> tuple[ToolCall, ToolResult | None]:
+    """Return a call under the current settings, and its result if its tool is switched off."""
+    executor.apply(current)
+    settings = current.for_tool(call.name, tool.origin)
+    under = call if call.settings is settings else call.under(settings)
+    return under, refused(tool, settings)
 
 
 class ConfigurationProcessor(Stage):
@@ -55,19 +68,15 @@ class ConfigurationProcessor(Stage):
                 if call is None or call.tool is None or executor is None:
                     yield await answered(part, self.answers) if is_request(part) else part
                     continue
-                current = self.settings.current
-                executor.apply(current)
-                settings = current.for_tool(call.name, call.tool.origin)
-                pinned = call if call.settings is settings else call.under(settings)
-                result = refused(call.tool, settings)
+                call, result = pinned(call, call.tool, executor, self.settings.current)
                 if result is None:
                     if isinstance(part, CallPart):
-                        part.pin(pinned)
+                        part.pin(call)
                         yield part
                     else:  # a stage of the user has copied it
-                        yield CallPart(part, pinned, executor)
+                        yield CallPart(part, call, executor)
                     continue
-                for output in settled_parts(executor, pinned, result, sinks):
+                for output in settled_parts(executor, call, result, sinks):
                     yield output
 
     def _get(self, tool: str | None = None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from leonidas_tools import (
     RetryableError,
     SpeechControlProcessor,
     ToolCategory,
+    ToolRegistry,
     ToolRegistryProcessor,
     tool,
     tool_request,
@@ -420,6 +421,30 @@ async def test_the_settings_of_the_hand_made_chain_hold_and_a_disabled_tool_is_r
         hand_made(registry_of(slow), config), [add_part("off"), call("slow", id="slow")]
     )
     assert statuses(heard) == {"off": "disabled", "slow": "timeout"}
+
+
+@pytest.mark.parametrize(
+    ("config", "status"),
+    [
+        ({"tools": {"add": {"enabled": False}}}, "disabled"),
+        ({"tools": {"add": {"requires_approval": True}}}, "pending_approval"),
+        ({"policies": {"mode": "read_only"}}, "denied"),
+        ({"policies": {"rules": [{"name": "r", "tools": "add", "decide": "deny"}]}}, "denied"),
+        ({}, "ok"),
+    ],
+)
+async def test_the_settings_of_the_ready_chain_hold_behind_a_registry_stage(config, status):
+    @tool(name="add", effect="once")
+    async def change(a: int, b: int) -> int:
+        return a + b
+
+    registry = ToolRegistry([change])
+    ready = AdvancedToolProcessor(registry=registry, config=config)
+    heard = await play(ToolRegistryProcessor(registry) + ready, [add_part("c1")])
+    assert [(id_, response["status"]) for id_, _, response in heard.answers] == [("c1", status)]
+    assert [(each["call_id"], each["status"]) for each in ready.monitor.history()] == [
+        ("c1", status)
+    ]
 
 
 async def test_the_settings_of_the_hand_made_chain_may_be_a_file(tmp_path):
