@@ -25,6 +25,8 @@ _HEADINGS = {
     "part_processor": "chain of `PartProcessor`s",
     "ours_live": "**`GeminiLiveProcessor`** in `LiveToolSession`",
     "live_processor": "upstream `LiveProcessor` in `LiveToolSession`",
+    "bare_wire": "websockets, json and base64 by hand",
+    "pipecat": "Pipecat's Gemini Live service",
     "loop_guard": "loop guard",
     "cache_miss": "cache, asked for the first time",
     "cache_hit": "cache, asked again",

@@ -22,6 +22,7 @@ NAMES = (
     "agent",
     "live_frames",
     "live_cpu",
+    "live_sessions",
     "live_resume",
     "live_call",
     "live_memory",

@@ -30,6 +30,26 @@ PROGRAMS = {
     "Temporal server": "temporal server",
     "Temporal worker": "leonidas_tools worker",
 }
+BARE = """
+import statistics, sys, time
+import ray
+
+ray.init(address=sys.argv[1], log_to_driver=False)
+
+@ray.remote(num_cpus=0)
+def add(a, b):
+    return a + b
+
+def timed():
+    began = time.perf_counter()
+    assert ray.get(add.remote(1, 2)) == 3
+    return (time.perf_counter() - began) * 1e3
+
+first, times = timed(), sorted(timed() for _ in range(int(sys.argv[2])))
+middle, late = statistics.median(times), times[int(len(times) * 0.95)]
+print(f"bare Ray task  first {first:9.2f}  p50 {middle:8.3f}  p95 {late:8.3f} ms")
+"""
+"""A program that calls the same function on a cluster by itself."""
 
 
 async def measure():
@@ -55,6 +75,7 @@ async def measure():
                 print(f"opened in {time.perf_counter() - began:.2f} s")
                 for name, calls in CALLS.items():
                     await show(runtime, name, calls)
+                await bare_ray_task(ray)
                 for program, has in PROGRAMS.items():
                     print(f"{program:16}{megabytes(has):8.0f} MB")
         await server.shutdown()
@@ -87,6 +108,13 @@ async def show(runtime, name, calls):
         f"{name:14} first {first * 1e3:9.2f}  p50 {middle * 1e3:8.3f}  p95 {late * 1e3:8.3f}  "
         f"{AT_ONCE} at once {at_once * 1e3:8.2f} ms"
     )
+
+
+async def bare_ray_task(address):
+    """Print the times of the same function on the cluster without us."""
+    words = (sys.executable, "-W", "ignore", "-c", BARE, address, str(CALLS["on_ray"]))
+    program = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.DEVNULL)
+    assert await program.wait() == 0
 
 
 async def timed(runtime, name):

@@ -11,6 +11,7 @@ from tests.benchmarks.adapter import Functions, Part
 MODEL = "gemini-3.8-live"
 _MODULES = {
     "floor": "hand_written",
+    "bare_wire": "bare_wire",
     "ours_live": "ours",
     "live_processor": "upstream",
 }
@@ -40,7 +41,10 @@ class Agent(Protocol):
     async def __aexit__(self, *exc: object) -> None: ...
 
     def talk(self, says: AsyncIterable[Part]) -> AsyncGenerator[bytes, None]:
-        """One conversation: what the user says in, the speech that is heard out."""
+        """One conversation: what the user says in, the speech that is heard out.
+
+        An agent holds any number of them side by side.
+        """
         ...
 
 

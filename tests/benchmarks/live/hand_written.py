@@ -24,12 +24,6 @@ class HandWritten:
         self._brief = brief
         self._client = Client()
         self._threads = ThreadPoolExecutor(64)
-        self._inputs: asyncio.Queue[Part | None] = asyncio.Queue()
-        self._running: set[asyncio.Task[None]] = set()
-        self._late: list[types.FunctionResponse] = []
-        self._session: live.AsyncSession | None = None
-        self._was_lost = False
-        self._handle: str | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -37,9 +31,24 @@ class HandWritten:
     async def __aexit__(self, *exc: object) -> None:
         self._threads.shutdown()
 
-    async def talk(self, says: AsyncIterable[Part]) -> AsyncGenerator[bytes, None]:
+    def talk(self, says: AsyncIterable[Part]) -> AsyncGenerator[bytes, None]:
         """One conversation."""
-        self._handle = None
+        return _Conversation(self._brief, self._client, self._threads).talk(says)
+
+
+class _Conversation:
+    def __init__(self, brief: Brief, client: Client, threads: ThreadPoolExecutor) -> None:
+        self._brief = brief
+        self._client = client
+        self._threads = threads
+        self._inputs: asyncio.Queue[Part | None] = asyncio.Queue()
+        self._running: set[asyncio.Task[None]] = set()
+        self._late: list[types.FunctionResponse] = []
+        self._session: live.AsyncSession | None = None
+        self._was_lost = False
+        self._handle: str | None = None
+
+    async def talk(self, says: AsyncIterable[Part]) -> AsyncGenerator[bytes, None]:
         reading = asyncio.create_task(self._read(says))
         while True:
             try:

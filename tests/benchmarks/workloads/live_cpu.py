@@ -88,7 +88,7 @@ def _arrived(simulator: LiveSimulator) -> int:
 WORKLOAD = Workload(
     title="Processor time of one second of a session: 50 frames of sound each way",
     measure=measure,
-    pairs={"ours_live": 3, "live_processor": 3},
+    pairs={"ours_live": 3, "live_processor": 3, "bare_wire": 3},
     shown={"cpu_ms": "CPU ms a second", "sessions": "sessions a core"},
     floor_heading="google-genai in a loop by hand",
     goals=[
