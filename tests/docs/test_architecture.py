@@ -6,6 +6,7 @@ import re
 import sys
 from types import FrameType
 
+from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession, tool
@@ -66,9 +67,10 @@ async def test_a_call_enters_the_files_of_the_page_in_its_order():
             await answers.get()
         sys.setprofile(before)
 
-    async for part in AdvancedToolProcessor(tools=[get_weather])(calls()):
-        if part.function_response:
-            answers.put_nowait(part)
+    async with processor.context():  # as in a Live session
+        async for part in AdvancedToolProcessor(tools=[get_weather])(calls()):
+            if part.function_response:
+                answers.put_nowait(part)
     assert entered == IN_ORDER.findall(CALL_PAGE.read_text())
 
 
