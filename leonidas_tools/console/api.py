@@ -251,10 +251,12 @@ class Api:
     def _session(self, name: str | None) -> ToolSession | None:
         if name is None:
             return None
-        for session in self._tools.events.sessions():
-            if session.id == name:
-                return session
-        raise HTTPException(404, f"There is no session {name!r}")
+        found = [session for session in self._tools.events.sessions() if session.id == name]
+        if not found:
+            raise HTTPException(404, f"There is no session {name!r}")
+        if len({session.user for session in found}) > 1:
+            raise HTTPException(409, f"Several users have a session {name!r}")
+        return found[0]
 
     async def _sessions(self, _: Request, __: None) -> list[dict[str, Any]]:
         return [

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from leonidas_tools import ToolRuntime, ToolSession, tool
+from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.console import console_app
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp_server import guard, serving
@@ -169,6 +170,15 @@ async def test_a_session_may_be_made_read_only(console):
     assert denied.status == "denied"
     found = {each["id"]: each["mode"] for each in await console.get("/api/sessions")}
     assert found["kitchen"] == "read_only"
+
+
+async def test_a_session_is_not_taken_for_that_of_another_user_with_the_same_id(console):
+    sessions = [ToolSession("pantry", user=user) for user in ("ana", "ben")]
+    for session in sessions:
+        await console.tools.execute("flaky", session=session)
+    changed = await console.client.patch("/api/sessions/pantry", json={"mode": "autonomous"})
+    assert changed.status_code == 409
+    assert [session.get(SessionPolicy).mode for session in sessions] == [None, None]
 
 
 ASKED = [
