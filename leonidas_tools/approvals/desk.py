@@ -453,8 +453,7 @@ def _fit_decision(question: Question, decision: Decision) -> Decision:
         return decision if is_no else Decision.approve()  # no rule asks: "always" has no meaning
     if decision.answer is not Answer.EDIT:
         return decision
-    edited = _without_fixed(question, given)
-    return replace(decision, arguments=question.validate(_restore_masked(question, edited)))
+    return replace(decision, arguments=question.validate(_without_fixed(question, given)))
 
 
 def _with_question(question: Question, decision: Decision, result: ToolResult) -> ToolResult:
@@ -489,10 +488,3 @@ def _without_fixed(question: Question, edited: Mapping[str, Any]) -> dict[str, A
         if edited[name] != shown.get(name):
             raise ToolValidationError(say("fixed_argument", argument=name))
     return {name: value for name, value in edited.items() if name not in fixed}
-
-
-def _restore_masked(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
-    """Return edited arguments, with the original value wherever the masked one is unchanged."""
-    shown, asked = question.request.details, question.call.arguments
-    unchanged = {k for k, v in edited.items() if k in asked and k in shown and shown[k] == v}
-    return {k: asked[k] if k in unchanged else v for k, v in edited.items()}

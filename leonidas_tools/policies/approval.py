@@ -205,7 +205,7 @@ class Approval:
             call=original,
             fingerprint=self.fingerprint,
             rule=rule,
-            validate=partial(self._edited, call),
+            validate=partial(self._edited, call, shown),
             asking=self.asking,
             sinks=invocation.sinks,
             position=session.get(Transcript).mark(),
@@ -222,8 +222,14 @@ class Approval:
             untrusted=found,
         )
 
-    def _edited(self, call: ToolCall, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a person has made of the arguments; an error quotes no secret in them."""
+    def _edited(
+        self, call: ToolCall, shown: Mapping[str, Any], edited: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return what a person has made of the arguments as shown, where secrets are masked.
+
+        A masked value that is unchanged stands for the secret; an error quotes none.
+        """
+        arguments: Mapping[str, Any] = _unmasked(dict(edited), shown, dict(call.as_run()))
         try:
             return self.validate(arguments)
         except ToolValidationError as error:
@@ -247,6 +253,22 @@ class Approval:
 def _shown(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of the run with secrets masked, to be shown and spoken."""
     return call.redaction.arguments(call.as_run())
+
+
+def _unmasked(edited: Any, shown: Any, original: Any) -> Any:
+    """Return an edited value with the original wherever it is as it was shown."""
+    if edited == shown:
+        return original
+    kinds = {type(edited), type(shown), type(original)}
+    if kinds == {dict}:
+        known = shown.keys() & original.keys()
+        return {
+            key: _unmasked(value, shown[key], original[key]) if key in known else value
+            for key, value in edited.items()
+        }
+    if kinds == {list} and len(edited) == len(shown) == len(original):
+        return list(map(_unmasked, edited, shown, original))
+    return edited
 
 
 def _record(call: ToolCall, decision: str, rule: Rule) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import textwrap
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel
 
-from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, Secret, ToolSession, tool
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
@@ -87,6 +89,33 @@ async def test_other_arguments_that_do_not_fit_are_no_yes():
     bank = Bank(approval=Person(Decision.edit({"to": "Ben", "amount": "much"})))
     assert (await bank.call("send", to="Ana", amount=20)).status == "denied"
     assert bank.sent == []
+
+
+class Card(BaseModel):
+    number: str
+    check: Annotated[str, Secret]
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+async def test_an_edit_keeps_the_secrets_that_it_shows_masked(is_text, monkeypatch, tmp_path):
+    monkeypatch.setenv("BANK_KEY", "zebra-4711")
+    file = tmp_path / "tools.yaml"
+    file.write_text("tools: {pay: {custom_parameters: {key: '${BANK_KEY}'}}}")
+    paid = []
+
+    @tool(requires_approval=True)
+    async def pay(cards: list[Card], to: str, key: str) -> None:
+        paid.append(([(card.number, card.check) for card in cards], to, key))
+
+    shown = [{"number": "1", "check": "***"}, {"number": "2", "check": "***"}]
+    edited = {"cards": [{"number": "7", "check": "***"}, shown[1]], "to": "Ben", "key": "***"}
+    person = Person(Decision.edit(edited))
+    tools = AdvancedToolProcessor([pay], file, approval=person)
+    cards: object = [{"number": n, "check": f"{n}23"} for n in "12"]
+    given = {"cards": json.dumps(cards) if is_text else cards, "to": "Ana"}
+    assert (await tools.execute("pay", given)).ok
+    assert person.asked[0].details == {"cards": shown, "to": "Ana", "key": "***"}
+    assert paid == [([("7", "123"), ("2", "223")], "Ben", "zebra-4711")]
 
 
 async def test_always_holds_for_the_tool_and_the_session():
