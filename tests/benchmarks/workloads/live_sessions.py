@@ -37,7 +37,8 @@ _QUIET_P99_MS = 10
 def measure(adapter: str, quick: bool) -> Figures:
     """Processor time of a second of a session, and delays in ms."""
     frames = _WARM_UP_FRAMES + (200 if quick else 600)
-    plays = [partial(speak, frames=frames)] * SESSIONS
+    at = [number * _FRAMES_PER_CALL // SESSIONS for number in range(SESSIONS)]
+    plays = [partial(speak, frames=frames, calls_at=first) for first in at]
     with SimulatedServer(*plays, generation="3.8-live") as server:
         cost, heard = (
             pipecat.talk(SESSIONS, frames, _WARM_UP_FRAMES)
@@ -131,8 +132,8 @@ def _frame(number: int, due: float) -> Part:
     return Part(sound, mimetype="audio/pcm;rate=16000", substream_name="realtime")
 
 
-async def speak(session: SimulatedSession, *, frames: int) -> None:
-    """Speak at the pace of the user, and call every two seconds."""
+async def speak(session: SimulatedSession, *, frames: int, calls_at: int) -> None:
+    """Speak at the pace of the user, and call every two seconds, each session at its time."""
     await session.wait_for_input("audio")
     await _say(session, HELLO)
     await session.wait_for_input("audio")
@@ -140,7 +141,7 @@ async def speak(session: SimulatedSession, *, frames: int) -> None:
     for number in range(frames):
         await session.pause(max(0.0, begun + number * FRAME_SECONDS - time.monotonic()))
         await _say(session, number)
-        if number % _FRAMES_PER_CALL == _FRAMES_PER_CALL // 2:
+        if number % _FRAMES_PER_CALL == calls_at:
             await session.send_calls(FunctionCall("look", {"number": number}))
     await session.wait_for_answers()
     await session.wait_for_close()
