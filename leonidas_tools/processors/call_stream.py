@@ -14,8 +14,7 @@ from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import response_part
-from leonidas_tools.processors.configuration import pinned
-from leonidas_tools.processors.intake import Intake, OnceCalls
+from leonidas_tools.processors.intake import Intake, OnceCalls, pinned
 from leonidas_tools.processors.parts import (
     CallPart,
     EventPart,

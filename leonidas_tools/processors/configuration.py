@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import settled_parts
+from leonidas_tools.processors.intake import pinned
 from leonidas_tools.processors.parts import CallPart, asks_nothing, attached, executor_of
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.settings.effective import refused
 from leonidas_tools.settings.shown import shown
 from leonidas_tools.settings.watch import WatchedSettings
 
@@ -20,20 +20,7 @@ if TYPE_CHECKING:
     from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.calls.call import ToolCall, ToolResult
-    from leonidas_tools.runtime.executor import Executor
     from leonidas_tools.settings.models import Settings
-    from leonidas_tools.tools.registry import AnyTool
-
-
-def pinned(
-    call: ToolCall, tool: AnyTool, executor: Executor, current: Settings
-) -> tuple[ToolCall, ToolResult | None]:
-    """Return a call under the current settings, and its result if its tool is switched off."""
-    executor.apply(current)
-    settings = current.for_tool(call.name, tool.origin)
-    under = call if call.settings is settings else call.under(settings)
-    return under, refused(tool, settings)
 
 
 class ConfigurationProcessor(Stage):

@@ -20,6 +20,7 @@ from leonidas_tools.calls.call import (
 )
 from leonidas_tools.processors.parts import call_id
 from leonidas_tools.results.jsonable import utf8_text
+from leonidas_tools.settings.effective import refused
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.runtime.executor import Executor
-    from leonidas_tools.settings.models import ToolConfiguration
+    from leonidas_tools.settings.models import Settings, ToolConfiguration
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 _REMEMBERED_IDS = 4096
@@ -200,6 +201,16 @@ class Intake:
         if self._executor is not None:
             max_bytes = self._executor.settings.policies.max_argument_bytes
         return {} if are_too_large(arguments, max_bytes) else arguments
+
+
+def pinned(
+    call: ToolCall, tool: AnyTool, executor: Executor, current: Settings
+) -> tuple[ToolCall, ToolResult | None]:
+    """Return a call under the current settings, and its result if its tool is switched off."""
+    executor.apply(current)
+    settings = current.for_tool(call.name, tool.origin)
+    under = call if call.settings is settings else call.under(settings)
+    return under, refused(tool, settings)
 
 
 def _whole_id(given: str | None, identifier: str | None) -> str | None:
