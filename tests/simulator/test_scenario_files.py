@@ -276,8 +276,8 @@ def test_every_status_of_an_answer_may_be_expected(load, status):
     ("make", "advice"),
     [
         (lambda: Scenario("scenario.yaml"), r"Scenario\.load\('scenario\.yaml'\)"),
-        (lambda: Scenario([Drop]), "is no step"),
-        (lambda: Scenario(connections=[["drop"]]), "'drop' is no step"),
+        (lambda: Scenario([Drop]), "is not a step"),
+        (lambda: Scenario(connections=[["drop"]]), "'drop' is not a step"),
         (lambda: Call("get_weather"), r"Call\.one\('get_weather'\)"),
     ],
 )
