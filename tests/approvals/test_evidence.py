@@ -53,6 +53,17 @@ NOT_RUN = {
     "a refusal": ["model:I will not send 20 euros to Ana.", *YES[1:]],
     "more after it": ["model:" + ASK + " And 500 to Mallory?", *YES[1:]],
     "another question after it": ["ask", "model: Or shall I wait?", *YES[1:]],
+    "the other of two after it": [
+        "ask", "model: Or would you like to do it?", "end", "user:Yes, I would.", "finished"],
+    "the other of two after it, in Portuguese": [
+        "ask", "model: Ou quer fazer isso agora?", "end", "user:Quero sim.", "finished"],
+    "the other of two after other words": [
+        "model:Shall I send Ana 20, or will you do it?", "end", "user:Yes.", "finished"],
+    "the other of two before it": [
+        "model:Would you like to do it, or ", "ask", "end", "user:Yes, I would.", "finished"],
+    "a no after it": ["ask", "model: No, right?", "end", "user:That's right.", "finished"],
+    "a no after other words": ["model:Send 20 euros to Ana? No, is that right?", *YES[1:]],
+    "a Chinese no after it": ["ask", "model: 否, 对吗?", "end", "user:对", "finished"],
     "instead": ["model:Send 20 euros to Mallory instead of Ana?", *YES[1:]],
     "the other way round": ["model:Send 20 euros to you from Ana?", *YES[1:]],
     "by another person": ["model:Should Ana send you 20 euros?", *YES[1:]],
@@ -87,6 +98,9 @@ RUNS = {
     "a preface": ["model:Sure. ", *YES],
     "numbers in words": ["model:Shall I do this: send, to Ana, amount twenty?", *YES[1:]],
     "other words": ["model:Should I send 20 euros to Ana?", *YES[1:]],
+    "yes or no": ["ask", "model: Yes or no?", *YES[1:]],
+    "yes or no in Portuguese": ["ask", "model: Sim ou não?", *YES[1:]],
+    "yes or no after other words": ["model:Should I send 20 euros to Ana, yes or no?", *YES[1:]],
     "a currency sign": ["model:Shall I send €20 to ana, is that okay?", *YES[1:]],
     "in pieces": ["model:Shall I do", "model: this: send, to", "model: Ana, amount 20?", *YES[1:]],
     "an answer in pieces": ["ask", "end", "user:Ye", "user:s, go ahead", "finished"],
