@@ -15,7 +15,14 @@ from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import response_part
 from leonidas_tools.processors.intake import Intake, OnceCalls
-from leonidas_tools.processors.parts import CallPart, EventPart, attached, cancelled_id
+from leonidas_tools.processors.parts import (
+    CallPart,
+    EventPart,
+    attached,
+    cancelled_id,
+    claim,
+    executor_of,
+)
 from leonidas_tools.processors.requests import answered, from_json, is_request
 from leonidas_tools.processors.stage import Mailbox, Stage, progress_source
 from leonidas_tools.settings.effective import refused
@@ -154,7 +161,8 @@ class _Calls:
         self._under_way: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
         self._reading = True
-        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._tell)
+        monitor = () if front is None else (front.runtime.monitor,)
+        self._sinks: tuple[Sink, ...] = (*stream.sinks(), *monitor, self._tell)
         self._executor = None if front is None else front.runtime.executor
         registry = ToolRegistry() if front is None else front.runtime.registry
         self._intake = Intake(registry, stream.session(), executor=self._executor)
@@ -208,8 +216,8 @@ class _Calls:
 
     def _begin(self, part: ProcessorPart, call: ToolCall | None) -> Executor | None:
         """Begin the call of a part; return its executor if this stream does not hold it."""
-        if call is None and self._front is not None:
-            recognised = self._recognise(part, self._front)
+        if self._front is not None:
+            recognised = self._recognise(part, call, self._front)
         elif (category := self._claimant(part, call)) is not None:
             recognised = category.recognise(part, self._intake)
         else:
@@ -231,23 +239,33 @@ class _Calls:
         return executor if new else None
 
     def _recognise(
-        self, part: ProcessorPart, front: Front
+        self, part: ProcessorPart, call: ToolCall | None, front: Front
     ) -> tuple[ToolCall, Executor, ToolResult | None] | None:
-        """Return the call of a part, pinned to the current settings, and its result if known."""
-        executor = front.runtime.executor
-        executor.apply(front.runtime.settings.current)
-        taken = self._intake.take(part)
-        if taken is None:
-            return None
-        call, result = taken
+        """Return the call of a part, pinned to the current settings, and its result if known.
+
+        A registry stage before this stream may have taken the call, for an executor of its own.
+        """
+        current, is_taken = front.runtime.settings.current, call is not None
+        executor = (executor_of(part) if is_taken else None) or front.runtime.executor
+        executor.apply(current)
+        result: ToolResult | None = None
+        if call is None:
+            taken = self._intake.take(part)
+            if taken is None:
+                return None
+            call, result = taken
+        elif call.tool is None:
+            result = executor.unknown(call)
+        else:
+            call = call.under(current.for_tool(call.name, call.tool.origin))
         if result is None and call.tool is not None and call.settings is not None:
             result = refused(call.tool, call.settings)
-        if result is None and front.asks_categories:
+        if result is None and (front.asks_categories or is_taken):
             part = CallPart(part, call, executor)
             category = self._claimant(part, call)
             if category is not None:
                 return category.recognise(part, self._intake)
-        return call, executor, result
+        return (call, executor, result) if claim(part) else None
 
     def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> Claimant | None:
         """Return the category that runs the call of a part; looked up once for each tool."""
