@@ -51,6 +51,8 @@ _ELSEWHERE_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _GIVEN_WAY = ResultStatus.UNAVAILABLE
 """The outcome of a call that has not run since an equal one began elsewhere at the same time."""
+_NOT_RUN = frozenset({_GIVEN_WAY.value, ResultStatus.PENDING_APPROVAL.value})
+"""Outcomes of a call elsewhere that do not answer one here: it has not run."""
 _OPEN = frozenset({ResultStatus.UNKNOWN_OUTCOME, ResultStatus.CANCELLED})
 """Outcomes after which a call may still have another."""
 
@@ -133,7 +135,7 @@ class CallStarts:
                 call.session.get(_Told).ids.add(before.id)
             return result
         before = await self._ended(before, database, timeout_seconds)
-        return None if before.status == _GIVEN_WAY.value else _answer(before, call)
+        return None if before.status in _NOT_RUN else _answer(before, call)
 
     def _repetition(self, call: ToolCall, bound: float, known_until: float) -> Repetition:
         received, first = asked_as(call), self._recorder.first_start(call.session)

@@ -20,6 +20,7 @@ from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.session.resumption import Resumption
+from leonidas_tools.store.queries import find_execution
 
 FIVE = {"amount": 5}
 
@@ -27,7 +28,7 @@ FIVE = {"amount": 5}
 class Bank:
     """A process: a runtime with the store of all, and the conversation as it goes on in it."""
 
-    def __init__(self, where, paid, *, description="Pay.", extra=(), **policies):
+    def __init__(self, where, paid, *, description="Pay.", extra=(), channel=None, **policies):
         @tool(effect="once", requires_approval=True, description=description)
         async def pay(amount: int) -> str:
             paid.append(amount)
@@ -40,7 +41,7 @@ class Bank:
 
         store = {"enabled": True, "url": where, "durable": True}
         settings = {"store": store, "policies": policies}
-        self.runtime = ToolRuntime([pay, withdraw, *extra], settings)
+        self.runtime = ToolRuntime([pay, withdraw, *extra], settings, approval=channel)
         self.told = asyncio.Queue()
         self._leave = None
 
@@ -238,6 +239,29 @@ async def test_a_call_that_the_model_makes_again_shares_the_question(file, paid)
         assert await b.ask("c2") == asked
         assert (await b.yes(asked)).result["result"] == "5 paid"
     assert paid == [5]
+
+
+async def test_a_call_is_asked_about_here_where_an_equal_one_elsewhere_is_only_asked_about(
+    file, paid, monkeypatch
+):
+    asks = asyncio.Event()
+
+    async def answers_later(_):
+        await asks.wait()
+
+    async def asked_meanwhile(*arguments):
+        asks.set()
+        await there
+        await a.flush()
+        return await find_execution(*arguments)
+
+    monkeypatch.setattr("leonidas_tools.store.durable.find_execution", asked_meanwhile)
+    async with Bank(str(file), paid, channel=answers_later) as a, Bank(str(file), paid) as b:
+        there = asyncio.create_task(a.begin().ask())
+        while not await b.runtime.store.executions():
+            await asyncio.sleep(0)
+        asked = await b.begin().ask()
+        assert [each.id for each in b.desk.pending()] == [asked]
 
 
 async def test_a_question_is_not_asked_again_where_the_model_has_been_faster(file, paid):
