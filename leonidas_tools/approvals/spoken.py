@@ -58,6 +58,11 @@ _ASKING = _table("""
 """Words that ask for consent and do not describe the action."""
 _YES_OR_NO = [each.split() for each in ("yes or no", "sim ou não", "sim ou nao", "是 否")]
 """Phrases that offer yes and no; otherwise "or" begins another question, and "no" an answer."""
+_USER = _table("you 你 您")
+_WILLING = _table("want like agree confirm ok okay 想 要 确 確 认 認 好 是")
+_TOWARDS = _table("to for with from are 给 給 向 到 对 對")
+"""Words beside one for the user: what is asked is whether they want it, not whether they do it."""
+_FILLERS = _table("really now just please 现 現 在")
 _QUESTIONING = _table("""
     ? ？ shall should may can could would want posso devo podemos quer queres gostaria
     deseja 吗 嗎 要
@@ -337,6 +342,8 @@ class SpokenCheck:
         core = said[start:end]
         return (
             _BEFORE.issuperset(said[:start])
+            and not _leaves_it_to_user(said[:start])
+            and not _leaves_it_to_user(said[end:])
             and self._words_between().issuperset(core)
             and _AFTER.issuperset(_without_yes_or_no(said[end:]))
             and not any(self._is_misnamed(name, value, core) for name, value in self._arguments)
@@ -365,7 +372,16 @@ class SpokenCheck:
 
 def _is_harmless(words: Sequence[str]) -> bool:
     """Return whether words after a question leave it as it is."""
-    return _HARMLESS.issuperset(_without_yes_or_no(words))
+    return _HARMLESS.issuperset(_without_yes_or_no(words)) and not _leaves_it_to_user(words)
+
+
+def _leaves_it_to_user(words: Sequence[str]) -> bool:
+    """Return whether words beside what is to be done may ask the user to do it: "Will you"."""
+    said = ["", *(each for each in words if each not in _FILLERS), ""]
+    return any(
+        word in _USER and before not in _TOWARDS and after not in _WILLING
+        for before, word, after in zip(said, said[1:], said[2:], strict=False)
+    )
 
 
 def _without_yes_or_no(words: Sequence[str]) -> list[str]:
