@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals import wording
@@ -42,12 +42,29 @@ FAILURE = "failure"
 _REMEMBERED = 256
 _MOST_SPOKEN = 16
 """Limit of spoken questions open at once."""
+_EXPIRED = "approval_expired"
 _CLOSED = {
     "approval_used": "question_used",
-    "approval_expired": "question_expired",
+    _EXPIRED: "question_expired",
     "withdrawn": "question_withdrawn",
 }
 """The key of the text for each way in which a question was closed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """The permission for one call, after its question.
+
+    Args:
+        digest: The hash of what may run.
+        request: The question.
+        by_silence: Whether nobody has answered it, so that the call proceeds.
+    """
+
+    digest: str
+    request: ApprovalRequest
+    by_silence: bool
+
 
 OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
 
@@ -67,8 +84,8 @@ class Approvals:
         self._open: dict[str, Question] = {}
         self._closed: OrderedDict[str, tuple[str, str]] = OrderedDict()
         """How the last questions were closed, with the hashes of what was asked, by their ids."""
-        self._grants: dict[int, str] = {}
-        """The hash of what was approved, by the number of the call that may run it."""
+        self._grants: dict[int, Grant] = {}
+        """What was approved, by the number of the call that may run it."""
         self._moved: dict[int, tuple[str, str]] = {}
         """The id and the hash that a question had in another process, by the number of its call."""
         self._sharing: dict[str | int, list[ToolCall]] = {}
@@ -213,7 +230,12 @@ class Approvals:
 
     def redeem(self, number: int, digest: str) -> bool:
         """Use up the permission of a call; return whether it covers what is about to run."""
-        return self._grants.pop(number, None) == digest
+        grant = self._grants.pop(number, None)
+        return grant is not None and grant.digest == digest
+
+    def grant_of(self, number: int) -> Grant | None:
+        """Return the permission of a call, if a question has given it one."""
+        return self._grants.get(number)
 
     def stop_waiting(self, question: Question) -> None:
         """Detach the waiting call; the question stays open."""
@@ -324,30 +346,28 @@ class Approvals:
         self, question: Question, decision: Decision, why_not: str = "refused"
     ) -> ToolCall:
         """Return a new copy of the call, with the permission to run once."""
-        if question.paused is not None:
-            call = question.asking.runner.renewed(question.call, question.call.arguments)
-            self._grants[call.number] = question.request.hash
-            question.resume(call, decision, why_not)
-            return call
-        edited = decision.arguments
+        edited = None if question.paused is not None else decision.arguments
         digest = question.request.hash
         if edited is not None:
             digest = hash_of(_tool(question), question.fingerprint, edited)
         arguments = question.call.arguments if edited is None else edited
         call = question.asking.runner.renewed(question.call, arguments)
-        self._grants[call.number] = digest
+        self._grants[call.number] = Grant(
+            digest=digest, request=question.request, by_silence=why_not == _EXPIRED
+        )
+        question.resume(call, decision, why_not)
         return call
 
     def _expire(self, question: Question) -> None:
         """Close an expired question; with `on_expiry: proceed` the call runs on silence only."""
         proceeds = question.request.on_expiry == "proceed" and question.is_met_with_silence()
-        self._close(question, "approval_expired")
+        self._close(question, _EXPIRED)
         decision = Decision.approve() if proceeds else Decision.deny()
         question.announce_closed("proceed" if proceeds else "cancel", by="expiry")
         if question.waiter is not None or proceeds or question.paused is not None:
-            self._resume(question, decision, "approval_expired")
+            self._resume(question, decision, _EXPIRED)
         else:
-            self._deliver(question, wording.denied(_tool(question), "approval_expired"))
+            self._deliver(question, wording.denied(_tool(question), _EXPIRED))
 
     def _close(self, question: Question, code: str) -> None:
         del self._open[question.request.id]

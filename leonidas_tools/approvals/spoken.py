@@ -48,14 +48,21 @@ _MONEY = _table("""
 _ASKING = _table("""
     shall should may can could would will i we you me do does did want like to the a an of for
     from in on at with and so now just please really is are be that this it ok okay right correct
-    confirm go ahead proceed yes or no agree allow then posso devo podemos quer queres gostaria
-    deseja que eu para pra o os as ao à de do da dos em na no com e por favor isto isso é certo
-    confirma confirmas sim ou agora então mesmo fazer
+    confirm go ahead proceed yes agree allow then posso devo podemos quer queres gostaria
+    deseja que eu para pra o os as ao à de do da dos em na com e por favor isto isso é certo
+    confirma confirmas sim agora então mesmo fazer
     要 我 们 这 樣 样 做 吗 嗎 把 给 給 到 向 请 問 问 好 可 以 确 確
 
-    认 認 是 否 的 了 您 你 想 现 現 在 行 对 對
+    认 認 是 的 了 您 你 想 现 現 在 行 对 對
     """)
 """Words that ask for consent and do not describe the action."""
+_YES_OR_NO = [each.split() for each in ("yes or no", "sim ou não", "sim ou nao", "是 否")]
+"""Phrases that offer yes and no; otherwise "or" begins another question, and "no" an answer."""
+_USER = _table("you 你 您")
+_WILLING = _table("want like agree confirm ok okay 想 要 确 確 认 認 好 是")
+_TOWARDS = _table("to for with from are 给 給 向 到 对 對")
+"""Words beside one for the user: what is asked is whether they want it, not whether they do it."""
+_FILLERS = _table("really now just please 现 現 在")
 _QUESTIONING = _table("""
     ? ？ shall should may can could would want posso devo podemos quer queres gostaria
     deseja 吗 嗎 要
@@ -64,16 +71,19 @@ _QUESTIONING = _table("""
 _ARTICLES = _table("the a an o os as 的 了 把")
 _PREPOSITIONS = _table("to for in on at with para pra ao à em na com 到 向 给 給")
 _TURNING = _table("from of de da dos no or yes ou sim agree")
-"""Words of `_ASKING` that can turn round what is done: "from Ana" for "to Ana"."""
+"""Words that can turn round what is done: "from Ana" for "to Ana"."""
 _BEFORE = _ASKING.keys() - _TURNING.keys()
 _BETWEEN = {"and", "e", *_ARTICLES, *_MONEY}
+_HARMLESS = {*_ASKING, *_MONEY}
 _AFTER = _ASKING.keys() - _PREPOSITIONS.keys() - {"from", "of", "de", "da", "dos"}
-_NEGATIONS = _table("""
-    not never don't dont doesn't won't shouldn't wouldn't without instead não nao nunca sem 不 别 別
-    勿
+_OPPOSING = _table("""
+    not never don't dont doesn't won't shouldn't wouldn't without instead or otherwise
+    não nao nunca sem ou 不 别 別 勿 或 还 還
     """)
-_NEGATED = 4
-"""Words before a question among which a negation turns it round: "You don't want me to"."""
+_OPPOSED = 4
+"""Words before a question among which one of these turns it round ("You don't want me to"), or
+makes it the second of two ("Will you do it, or").
+"""
 _MIXED = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
 _LIKE_LATIN = frozenset("абвгеһіјкмнопрсԁѕтухѵԛԝӏьαβγεζηικνορτυχωϲϳ")
 _SCRIPTS = {"ru": "CYRILLIC", "uk": "CYRILLIC", "bg": "CYRILLIC", "sr": "CYRILLIC",
@@ -305,14 +315,13 @@ class SpokenCheck:
             return False
         sentences = [said for each in _SENTENCE.split(speech) if (said := _words(each))]
         said = [token for each in sentences for token in each]
-        harmless = {*_ASKING, *_MONEY}
         place = _last(self._question, said)
-        if place is not None and harmless.issuperset(said[place + len(self._question) :]):
-            return _NEGATIONS.keys().isdisjoint(_before(place, sentences)[-_NEGATED:])
+        if place is not None and _is_harmless(said[place + len(self._question) :]):
+            return _OPPOSING.keys().isdisjoint(_before(place, sentences)[-_OPPOSED:])
         for sentence in reversed(sentences):
             if self._is_paraphrased_in(sentence):
                 return True
-            if not harmless.issuperset(sentence):
+            if not _is_harmless(sentence):
                 return False
         return False
 
@@ -333,8 +342,10 @@ class SpokenCheck:
         core = said[start:end]
         return (
             _BEFORE.issuperset(said[:start])
+            and not _leaves_it_to_user(said[:start])
+            and not _leaves_it_to_user(said[end:])
             and self._words_between().issuperset(core)
-            and _AFTER.issuperset(said[end:])
+            and _AFTER.issuperset(_without_yes_or_no(said[end:]))
             and not any(self._is_misnamed(name, value, core) for name, value in self._arguments)
         )
 
@@ -357,6 +368,31 @@ class SpokenCheck:
         return not any(said[at : at + len(value)] == value for at in after) or any(
             said[at : at + len(other)] == other for at in after for other in others
         )
+
+
+def _is_harmless(words: Sequence[str]) -> bool:
+    """Return whether words after a question leave it as it is."""
+    return _HARMLESS.issuperset(_without_yes_or_no(words)) and not _leaves_it_to_user(words)
+
+
+def _leaves_it_to_user(words: Sequence[str]) -> bool:
+    """Return whether words beside what is to be done may ask the user to do it: "Will you"."""
+    said = ["", *(each for each in words if each not in _FILLERS), ""]
+    return any(
+        word in _USER and before not in _TOWARDS and after not in _WILLING
+        for before, word, after in zip(said, said[1:], said[2:], strict=False)
+    )
+
+
+def _without_yes_or_no(words: Sequence[str]) -> list[str]:
+    """Return the words without the phrases that offer yes and no."""
+    left: list[str] = []
+    for word in words:
+        left.append(word)
+        for phrase in _YES_OR_NO:
+            if left[-len(phrase) :] == phrase:
+                del left[-len(phrase) :]
+    return left
 
 
 def _before(place: int, sentences: Sequence[Sequence[str]]) -> Sequence[str]:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import and_, insert, or_, select, update
 
 from leonidas_tools.approvals.log import CLOSED_BY_NO_PERSON, Closing
 from leonidas_tools.approvals.session_policy import user_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Executable, Row, Update
     from sqlalchemy.ext.asyncio import AsyncConnection
 
+    from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import ApprovalRequest
     from leonidas_tools.calls.call import ToolCall
@@ -49,6 +50,8 @@ _ANSWERS = {
     "cancel": Decision.EXPIRED,
 }
 """The decision that each answer amounts to."""
+_PLAIN_YES = frozenset({"approve", "always", "proceed"})
+"""The answers that let the call run as it was asked about."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -287,6 +290,44 @@ class ApprovalTable:
             if id_ in found
         ]
 
+    async def is_settled_elsewhere(self, grant: Grant, *, is_once: bool) -> bool:
+        """Return whether a question was settled where else it was asked, so that its call ends.
+
+        One that was answered yes there, without another word, does not end a call that happens
+        once: that has the outcome of the call there. Silence is no answer to a question that was
+        asked again elsewhere.
+
+        Args:
+            grant: The permission that the question has given here.
+            is_once: Whether the call happens once.
+
+        Raises:
+            StoreError: The questions cannot be read.
+        """
+        table, request = approvals.c, grant.request
+        is_later = table.requested > request.created
+        is_again = and_(
+            table.fingerprint == request.hash, table.run != self._recorder.run, is_later
+        )
+        query = (
+            select(table.id, table.decision, table.channel, table.answer, is_later.label("later"))
+            .where(table.session == name_of(request.session))
+            .where(table.user == name_of(owner_of(request.user)))
+            .where(table.id != self.id_of(request))
+            .where(or_(table.id.endswith(f"-{request.id}"), is_again))
+        )
+        is_edited = grant.digest != request.hash
+        async with self._database.reading() as connection:
+            for row in await connection.execute(query):
+                if _is_open(row) or row.answer == "cancel":
+                    if grant.by_silence and row.later:
+                        return True
+                    continue
+                is_plain_yes = row.answer in _PLAIN_YES and row.id.endswith(f"-{request.id}")
+                if is_edited or not (is_plain_yes and is_once):
+                    return True
+        return False
+
     async def get(self, approval_id: str) -> Approval:
         """Return one question.
 
@@ -345,9 +386,7 @@ def _left_ids(rows: Iterable[Any], now: float) -> dict[str, str]:
     closed: set[str] = set()
     for row in rows:
         id_ = row.id.rpartition("-")[2]
-        is_open = row.decision in (None, Decision.UNANSWERED.value) or (
-            row.decision == Decision.WITHDRAWN.value and row.channel == "session"
-        )
+        is_open = _is_open(row)
         for other in [other for other, digest in left.items() if digest == row.fingerprint]:
             del left[other]  # the model has made the call again
         if not is_open:
@@ -355,6 +394,12 @@ def _left_ids(rows: Iterable[Any], now: float) -> dict[str, str]:
         elif row.expires > now:
             left[id_] = row.fingerprint
     return {id_: digest for id_, digest in left.items() if id_ not in closed}
+
+
+def _is_open(row: Row[Any]) -> bool:
+    """Return whether nobody has answered a question, though its session may have left."""
+    is_left = row.decision == Decision.WITHDRAWN.value and row.channel == "session"
+    return is_left or row.decision in (None, Decision.UNANSWERED.value)
 
 
 def _unanswered(approval_id: str) -> Update:

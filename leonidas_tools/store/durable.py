@@ -9,6 +9,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from leonidas_tools.approvals import wording
+from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ResultStatus, ToolResult, repeated, same_arguments
 from leonidas_tools.calls.invocation import current
@@ -31,6 +33,7 @@ from leonidas_tools.store.runs import LOST_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.calls.call import Run, ToolCall
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.recorder import Recorder
@@ -48,6 +51,8 @@ _ELSEWHERE_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _GIVEN_WAY = ResultStatus.UNAVAILABLE
 """The outcome of a call that has not run since an equal one began elsewhere at the same time."""
+_NOT_RUN = frozenset({_GIVEN_WAY.value, ResultStatus.PENDING_APPROVAL.value})
+"""Outcomes of a call elsewhere that do not answer one here: it has not run."""
 _OPEN = frozenset({ResultStatus.UNKNOWN_OUTCOME, ResultStatus.CANCELLED})
 """Outcomes after which a call may still have another."""
 
@@ -130,7 +135,7 @@ class CallStarts:
                 call.session.get(_Told).ids.add(before.id)
             return result
         before = await self._ended(before, database, timeout_seconds)
-        return None if before.status == _GIVEN_WAY.value else _answer(before, call)
+        return None if before.status in _NOT_RUN else _answer(before, call)
 
     def _repetition(self, call: ToolCall, bound: float, known_until: float) -> Repetition:
         received, first = asked_as(call), self._recorder.first_start(call.session)
@@ -228,6 +233,10 @@ class DurableStart:
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Run the call once its start is stored."""
+        desk = call.session.find(Approvals)
+        grant = None if desk is None else desk.grant_of(call.number)
+        if grant is not None and await self._is_settled_elsewhere(call, grant):
+            return wording.denied(call.name, "withdrawn")
         if self._store.is_once(call):
             # First, so that of equal calls that begin at once elsewhere one sees the other.
             is_stored = await self._store.begun(call)
@@ -243,6 +252,14 @@ class DurableStart:
             if before is not None:
                 return before
         return await run(call)
+
+    async def _is_settled_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
+        """Return whether the question of a call was settled in another process."""
+        try:
+            return await self._store.is_settled_elsewhere(call, grant)
+        except StoreError as error:
+            logger.log(log_level(error), "Questions cannot be read: %s", error)
+            return grant.by_silence
 
 
 def asked_as(call: ToolCall) -> ToolCall:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.policies.base import Policy
@@ -257,6 +258,22 @@ class Store:
         return await self.approvals.left(
             name_of(session.id), user=name_of(owner_of(user_of(session)))
         )
+
+    async def is_settled_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
+        """Return whether the question of a call was settled where else it was asked.
+
+        Args:
+            call: A call that a question has permitted.
+            grant: Its permission.
+
+        Raises:
+            StoreError: The questions cannot be read.
+        """
+        try:
+            async with asyncio.timeout(_DURABLE_SECONDS):
+                return await self.approvals.is_settled_elsewhere(grant, is_once=self.is_once(call))
+        except TimeoutError:
+            raise StoreError("The store does not answer") from None
 
     async def settle(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
         """Write how a call has ended that went on without its process.

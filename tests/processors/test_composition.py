@@ -411,6 +411,19 @@ async def test_a_call_that_no_category_claims_is_answered_by_monitoring():
     assert monitoring.monitor.ledger.seen == 2
 
 
+async def test_the_settings_of_the_ready_chain_hold_for_calls_that_a_registry_before_it_has_taken():
+    registry = registry_of()
+    config = {
+        "tools": {"add": {"enabled": False}},
+        "policies": {"rules": [{"name": "no looking", "tools": "look_up", "decide": "deny"}]},
+    }
+    tools = AdvancedToolProcessor(registry=registry, config=config)
+    calls = [add_part("off"), call("look_up", {"key": "a"}, id="denied"), call("nobody", id="?")]
+    heard = await play(ToolRegistryProcessor(registry) + tools, calls)
+    assert statuses(heard) == {"off": "disabled", "denied": "denied", "?": "not_found"}
+    assert {each["status"] for each in tools.monitor.history()} == {"disabled", "denied"}
+
+
 async def test_the_settings_of_the_hand_made_chain_hold_and_a_disabled_tool_is_refused():
     @tool(effect="read")
     async def slow() -> None:

@@ -16,9 +16,11 @@ from leonidas_tools import (
     ToolSession,
     tool,
 )
+from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.session.resumption import Resumption
+from leonidas_tools.store.queries import find_execution
 
 FIVE = {"amount": 5}
 
@@ -26,7 +28,7 @@ FIVE = {"amount": 5}
 class Bank:
     """A process: a runtime with the store of all, and the conversation as it goes on in it."""
 
-    def __init__(self, where, paid, *, description="Pay.", extra=(), **policies):
+    def __init__(self, where, paid, *, description="Pay.", extra=(), channel=None, **policies):
         @tool(effect="once", requires_approval=True, description=description)
         async def pay(amount: int) -> str:
             paid.append(amount)
@@ -39,7 +41,7 @@ class Bank:
 
         store = {"enabled": True, "url": where, "durable": True}
         settings = {"store": store, "policies": policies}
-        self.runtime = ToolRuntime([pay, withdraw, *extra], settings)
+        self.runtime = ToolRuntime([pay, withdraw, *extra], settings, approval=channel)
         self.told = asyncio.Queue()
         self._leave = None
 
@@ -149,6 +151,86 @@ async def test_a_question_is_asked_again_while_its_process_does_not_know_that_th
     assert paid == [5]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "ran"),
+    [
+        (Decision.deny(), Decision.approve(), []),
+        (Decision.edit({"amount": 7}), Decision.approve(), [7]),
+        (Decision.approve(), Decision.edit({"amount": 7}), [5]),
+    ],
+)
+@pytest.mark.parametrize("is_left_first", [True, False])
+async def test_of_two_answers_in_two_processes_the_first_one_counts(
+    where, paid, first, second, ran, is_left_first
+):
+    async with Bank(where, paid) as a, Bank(where, paid) as b:
+        asked = await a.begin().ask()
+        await a.flush()
+        await b.begin().told.get()
+        one, other = (a, b) if is_left_first else (b, a)
+        one.desk.decide(asked, first)
+        await one.told.get()
+        await one.flush()
+        other.desk.decide(asked, second)
+        told = await other.told.get()
+    assert (told.status, told.reason_code) == ("denied", "withdrawn")
+    assert paid == ran
+
+
+@pytest.fixture
+def expire(monkeypatch):
+    """Lets a question that was asked after this expire: `expire(bank, id)`."""
+    timers = []
+
+    def noted(self, seconds, *call, **more):
+        timers.append(call)
+        return call_later(self, seconds, *call, **more)
+
+    def expired(bank, asked):
+        (call,) = [each for each in timers if bank.desk.question(asked) in each]
+        call[0](*call[1:])
+
+    call_later = asyncio.BaseEventLoop.call_later
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_later", noted)
+    return expired
+
+
+async def test_a_question_that_expires_where_it_was_is_still_answered_where_it_is(
+    file, paid, expire
+):
+    async with Bank(str(file), paid) as a, Bank(str(file), paid) as b:
+        asked = await a.begin().ask()
+        await a.flush()
+        await b.begin().told.get()
+        expire(a, asked)
+        assert (await a.told.get()).reason_code == "approval_expired"
+        await a.flush()
+        assert (await b.yes(asked)).result["result"] == "5 paid"
+    assert paid == [5]
+
+
+@pytest.mark.parametrize("answer", [None, Decision.deny(), Decision.edit({"amount": 7})])
+async def test_silence_where_a_question_was_is_no_yes_once_it_is_asked_elsewhere(
+    where, paid, answer, expire
+):
+    proceeds = {"approval": {"on_expiry": "proceed"}}
+    async with Bank(where, paid, **proceeds) as a, Bank(where, paid, **proceeds) as b:
+        asked = await a.begin().ask()
+        transcript = a.session.get(Transcript)
+        transcript.model_spoke(a.desk.pending()[0].title)
+        transcript.turn_ended()
+        await a.flush()
+        await b.begin().told.get()
+        if answer is not None:
+            b.desk.decide(asked, answer)
+            await b.told.get()
+        await b.flush()
+        expire(a, asked)
+        told = await a.told.get()
+    assert (told.status, told.reason_code) == ("denied", "withdrawn")
+    assert 5 not in paid
+
+
 async def test_a_call_that_the_model_makes_again_shares_the_question(file, paid):
     async with Bank(str(file), paid) as a, Bank(str(file), paid) as b:
         asked = await a.begin().ask()
@@ -157,6 +239,29 @@ async def test_a_call_that_the_model_makes_again_shares_the_question(file, paid)
         assert await b.ask("c2") == asked
         assert (await b.yes(asked)).result["result"] == "5 paid"
     assert paid == [5]
+
+
+async def test_a_call_is_asked_about_here_where_an_equal_one_elsewhere_is_only_asked_about(
+    file, paid, monkeypatch
+):
+    asks = asyncio.Event()
+
+    async def answers_later(_):
+        await asks.wait()
+
+    async def asked_meanwhile(*arguments):
+        asks.set()
+        await there
+        await a.flush()
+        return await find_execution(*arguments)
+
+    monkeypatch.setattr("leonidas_tools.store.durable.find_execution", asked_meanwhile)
+    async with Bank(str(file), paid, channel=answers_later) as a, Bank(str(file), paid) as b:
+        there = asyncio.create_task(a.begin().ask())
+        while not await b.runtime.store.executions():
+            await asyncio.sleep(0)
+        asked = await b.begin().ask()
+        assert [each.id for each in b.desk.pending()] == [asked]
 
 
 async def test_a_question_is_not_asked_again_where_the_model_has_been_faster(file, paid):
