@@ -289,6 +289,11 @@ class Approvals:
         self.tell_outcome(question.call, result)
         return _with_question(question, decision, result)
 
+    def start_soon(self, question: Question, decision: Decision) -> None:
+        """Start the call of a settled question once the one that has asked has ended."""
+        # In an empty context: it is a call of its own.
+        asyncio.get_running_loop().call_soon(self._start, question, decision, context=Context())
+
     def deliver_late(self, question: Question, result: ToolResult) -> None:
         """Pass a result to the `on_result` listeners, since no call waits for it."""
         self._deliver(question, result)

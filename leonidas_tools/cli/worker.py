@@ -2,7 +2,8 @@
 
 import asyncio
 import importlib.util
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +12,7 @@ from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.errors import ConfigurationError, RetryableError
 
 if TYPE_CHECKING:
-    from leonidas_tools.engines.base import TemporalPlace
+    from collections.abc import Mapping
 
 _MOST_CALLS = 1000
 
@@ -25,8 +26,8 @@ def worker(
         str | None, typer.Option(metavar="NAME", help="The namespace of the server.")
     ] = None,
     task_queue: Annotated[
-        str, typer.Option(metavar="NAME", help="The task queue that the calls come from.")
-    ] = "leonidas",
+        str | None, typer.Option(metavar="NAME", help="The task queue that the calls come from.")
+    ] = None,
     calls: Annotated[
         int, typer.Option(min=1, max=_MOST_CALLS, help="How many calls run at once.")
     ] = 8,
@@ -37,8 +38,8 @@ def worker(
     """Run the calls of a Temporal task queue with the tools of the settings.
 
     Policies and approvals have had their say where the call was made: a worker runs the tool alone.
-    Without options, the variables and the file of the Temporal command line say where the server
-    is, such as TEMPORAL_ADDRESS. SIGTERM lets calls end first.
+    Without options, `temporal` in the settings says where the server is, else the variables and
+    the file of the Temporal command line, such as TEMPORAL_ADDRESS. SIGTERM lets calls end first.
 
     Example: leonidas worker --address 127.0.0.1:7233
     """
@@ -46,20 +47,20 @@ def worker(
         raise ConfigurationError(
             "`leonidas worker` needs Temporal's SDK: pip install 'leonidas-tools[temporal]'"
         )
-    from leonidas_tools.engines.base import TemporalPlace
-
-    place = TemporalPlace(address=address, namespace=namespace, task_queue=task_queue)
+    options = {"address": address, "namespace": namespace, "task_queue": task_queue}
+    given = {name: value for name, value in options.items() if value is not None}
     file = config or default_config()
-    asyncio.run(until_told(_serve(str(file), place, calls, grace)))
+    asyncio.run(until_told(_serve(str(file), given, calls, grace)))
 
 
-async def _serve(config: str, place: "TemporalPlace", calls: int, grace: float) -> None:
+async def _serve(config: str, given: "Mapping[str, Any]", calls: int, grace: float) -> None:
     from leonidas_tools import ToolRuntime
     from leonidas_tools.cli import terminal
     from leonidas_tools.engines.temporal import connect
     from leonidas_tools.engines.temporal_worker import temporal_worker
 
     async with ToolRuntime(config=config) as runtime:
+        place = replace(runtime.settings.current.temporal.place, **given)
         try:
             client = await connect(place)
         except RetryableError as error:

@@ -99,7 +99,8 @@ class Approval:
         asked = desk.with_hash(digest)
         if asked is not None and asked.waiter is None:
             return desk.share(asked, call)
-        return await self._ask(call, run, self._question(call, verdict, digest, moved))
+        question = self._question(call, verdict, digest, moved)
+        return await self._ask(call, run, question, has_moved=moved is not None)
 
     def _verdict(self, call: ToolCall, mode: Mode | None = None) -> Verdict:
         session = call.session
@@ -147,7 +148,9 @@ class Approval:
         _record(call, "deny", rule)
         return wording.denied_by_rule(call.name, _shown(call), rule)
 
-    async def _ask(self, call: ToolCall, run: Run, question: Question) -> ToolResult:
+    async def _ask(
+        self, call: ToolCall, run: Run, question: Question, *, has_moved: bool
+    ) -> ToolResult:
         """Ask the question; the call waits until the channel returns."""
         desk = call.session.get(Approvals)
         channel = channel_of(call.session, self.asking)
@@ -157,6 +160,9 @@ class Approval:
             question.waiter = asyncio.get_running_loop().create_future()
         desk.open(question)
         answer = None if channel is None else await ask(desk, question, channel)
+        if has_moved and answer is not None and answer[0].answer is not Answer.DENY:
+            desk.start_soon(question, answer[0])  # `run` never runs it
+            answer = None
         if answer is None:
             return desk.pending_result(question)
         decision, why_not = answer

@@ -23,7 +23,7 @@ from leonidas_tools.settings.effective import (
     scheduling_of,
 )
 from leonidas_tools.settings.shown import shown_parameters
-from leonidas_tools.tools.metadata import RunsOn, ToolMetadata
+from leonidas_tools.tools.metadata import RunsOn, ToolMetadata, is_off
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
 
 if TYPE_CHECKING:
@@ -215,8 +215,13 @@ class _Resolution:
     def _lane(self) -> Iterator[Effective]:
         lane, *others = lane_key(self._tool.function).split(":", 1)
         own = "its object" if lane == "object" else ":".join([lane, *others])
-        reads = self._effect is ToolEffect.READ
-        note = "reads run side by side" if reads else "calls run one after another"
+        said, *_ = self._said("lane")
+        if said is not None and is_off(said):
+            note = "calls wait for none"
+        elif self._effect is ToolEffect.READ:
+            note = "reads run side by side"
+        else:
+            note = "calls run one after another"
         yield self._of("lane", default=own, note=note)
 
     def _approval(self) -> Iterator[Effective]:

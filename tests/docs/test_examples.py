@@ -16,6 +16,7 @@ SAID = {
     "approval_by_voice": "sent:     [('Ana', 20)]",
     "delegate_by_voice": "voice:    is booked at noon.",
     "first_tool": '"valid_options"',
+    "gateway_client": "heard: 0.5 s",
     "history": "timeout",
     "live_session": "degrees in Lisbon.",
     "mcp_server": "Asia/Tokyo",

@@ -112,6 +112,19 @@ async def test_a_question_is_asked_again_by_itself_and_its_yes_lets_the_call_run
         assert await a.begin().asks_nothing()
 
 
+async def test_a_yes_as_soon_as_the_question_is_shown_again_lets_the_call_run_once(where, paid):
+    async with Bank(where, paid) as a, Bank(where, paid) as b:
+        asked = await a.begin().ask()
+        await a.leave()
+        b.begin()
+        b.desk.on_change(lambda: b.desk.pending() and b.desk.decide(asked, Decision.approve()))
+        assert (await b.told.get()).status == "pending_approval"
+        assert (await b.told.get()).result["result"] == "5 paid"
+        await b.leave()
+        assert await a.begin().asks_nothing()
+    assert paid == [5]
+
+
 async def test_a_question_is_asked_again_where_the_conversation_comes_back_to_its_process(
     file, paid
 ):

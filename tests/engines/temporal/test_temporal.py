@@ -589,6 +589,14 @@ async def test_the_worker_command_serves_the_tools_of_the_settings_until_sigterm
         assert await program.process.wait() == 0
 
 
+async def test_the_worker_command_finds_its_server_and_its_queue_in_the_settings(server, room):
+    file = room / "tools.yaml"
+    place = f"{{address: {json.dumps(server.address)}, task_queue: mine, connect: 30s}}"
+    file.write_text(f"{file.read_text()}temporal: {place}\n")
+    async with Program("-m", "leonidas_tools", "worker", "--config", str(file)) as program:
+        await program.until(f"Running calls of the task queue 'mine' at {server.address}")
+
+
 async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(server, room):
     server = dataclasses.replace(server, heartbeat_seconds=2.0)
     async with worker(room, server) as first, worker(room, server) as second:
