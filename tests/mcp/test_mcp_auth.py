@@ -269,7 +269,9 @@ async def test_a_port_that_is_taken_is_named(guard):
     guarded = guard()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=f"the port {port} that the browser") as error:
+        with pytest.raises(
+            ConfigurationError, match=f"the port {port} to which the browser"
+        ) as error:
             await logged_in(guarded, callback_port=port)
     assert "`callback_port`" in error.value.message
     assert guarded.logins.clients == {}

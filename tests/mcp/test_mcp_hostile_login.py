@@ -44,11 +44,11 @@ LIES = {
         "redirect",
         "iss",
         ["http://one.example", "http://two.example"],
-        "there was no login",
+        "the login was not completed",
     ),
-    "two codes": ("redirect", "code", ["c0de", "other"], "there was no login"),
-    "two states": ("redirect", "state", ["one", "two"], "there was no login"),
-    "another state": ("redirect", "state", "guessed", "there was no login"),
+    "two codes": ("redirect", "code", ["c0de", "other"], "the login was not completed"),
+    "two states": ("redirect", "state", ["one", "two"], "the login was not completed"),
+    "another state": ("redirect", "state", "guessed", "the login was not completed"),
     "an error beside a code": ("redirect", "error", "access_denied", "refused"),
     "no issuer though it was promised": (
         "metadata",
@@ -125,7 +125,7 @@ async def test_no_answer_to_a_login_is_read_without_end(hostile, monkeypatch, pa
 
     hostile.body = {path: answer}
     said = await why_not(hostile.settings())
-    assert "answered its login with" in said or "did not finish its answer" in said
+    assert "sent a login response" in said or "did not finish its answer" in said
 
 
 async def nobody(_):
