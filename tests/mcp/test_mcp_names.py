@@ -118,16 +118,19 @@ async def test_a_tool_without_a_name_is_not_called_in_the_place_of_one_that_does
             assert (await tools.execute(name)).status == "not_found"
 
 
-async def test_no_tool_of_a_server_is_called_what_a_model_calls_another_one(bench):
+@pytest.mark.parametrize(
+    ("mine", "listed"), [("send mail", "send_mail"), ("send_mail", "send mail")]
+)
+async def test_no_tool_of_a_server_is_called_what_a_model_calls_another_one(bench, mine, listed):
     def send() -> str:
         return "mine"
 
-    bench.server("a", "send_mail")
+    bench.server("a", listed)
     tools = bench.processor()
-    tools.registry.register(Tool(send, name="send mail"))
+    tools.registry.register(Tool(send, name=mine))
     async with tools:
         await bench.ready()
-        assert bench.names() == ["a__send_mail"]
+        assert bench.names() == [f"a__{listed}"]
         assert (await tools.execute("send_mail")).result == "mine"
 
 

@@ -126,7 +126,8 @@ class ServerTools:
 
     def _is_taken(self, name: str, *, is_late: bool) -> bool:
         # Nor may it be what a model calls another tool, such as `send_mail` for "send mail".
-        is_known = name in self._registry or self._registry.find(name) is not None
+        known = (self._registry.find(each) for each in (name, called(name)))
+        is_known = name in self._registry or any(tool is not None for tool in known)
         return is_known or self._is_reserved(self._server, name, is_late)
 
     def _take_out(self, name: str) -> None:
