@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from leonidas_tools import (
     RetryableError,
+    Secret,
     ToolContext,
     ToolError,
     ToolRuntime,
@@ -48,11 +50,11 @@ def work_of(name, call_id, *, limits, **arguments):
 class Served:
     """A worker in this process, for tools of the test."""
 
-    def __init__(self, server, *tools):
-        self.server, self.tools = server, tools
+    def __init__(self, server, *tools, settings=None):
+        self.server, self.tools, self.settings = server, tools, settings
 
     async def __aenter__(self):
-        self.runtime = ToolRuntime(self.tools, builtin_tools=False)
+        self.runtime = ToolRuntime(self.tools, self.settings, builtin_tools=False)
         await self.runtime.__aenter__()
         client = await connect(self.server)
         self.worker = temporal_worker(
@@ -169,6 +171,24 @@ async def test_what_a_tool_raises_arrives_with_all_its_fields(server):
         "valid_options": ["tea"],
     }
     assert "secret" not in str(unknown.value)
+
+
+async def test_a_secret_of_the_worker_is_masked_in_what_a_tool_raises(server, monkeypatch):
+    monkeypatch.setenv("SHOP_KEY", "zebra-4711-of-the-worker")
+
+    @tool(effect="once")
+    async def order(code: Annotated[str, Secret], ctx: ToolContext) -> None:
+        key = ctx.parameters["key"]
+        said = f"{key} and {code} were refused."
+        raise ToolError(said, retry_hint=f"Not {key}.", valid_options=[key])
+
+    settings = {"tools": {"order": {"custom_parameters": {"key": "${SHOP_KEY}"}}}}
+    async with Served(server, order, settings=settings) as engine:
+        with pytest.raises(ToolError) as raised:
+            await engine.run(work_of("order", "a", code="giraffe-8815", limits=ONCE))
+    said = raised.value
+    told = (said.message, said.retry_hint, said.valid_options)
+    assert told == ("*** and *** were refused.", "Not ***.", ["***"])
 
 
 async def test_a_failure_is_retried_where_the_effect_allows_it(server):
