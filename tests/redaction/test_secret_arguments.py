@@ -91,6 +91,12 @@ async def test_a_secret_argument_is_not_kept_however_it_is_written(name, argumen
     assert SECRET not in rows
 
 
+async def test_no_argument_of_a_tool_that_does_not_exist_is_kept(tmp_path):
+    status, kept_text = await kept(tmp_path, "unlok", {"code": SECRET, "note": ["Ana", 4711]})
+    assert status == "not_found"
+    assert '{"code":"***","note":"***"}' in kept_text
+
+
 async def test_a_short_secret_in_json_is_not_kept_either(tmp_path):
     text = json.dumps({"number": "4711 0815", "check": "12"})
     status, rows = await kept(tmp_path, "pay", {"card": text})
