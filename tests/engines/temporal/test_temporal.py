@@ -20,6 +20,7 @@ from leonidas_tools import (
     ToolSession,
     tool,
 )
+from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.engines.base import Code, EngineLimits, TemporalPlace, Work
 from leonidas_tools.engines.temporal import TemporalEngine, connect, workflow_id
@@ -105,17 +106,26 @@ async def test_another_call_with_the_same_id_is_refused_instead_of_answered_by_t
 
 
 async def test_a_call_of_another_user_with_the_same_ids_is_not_answered_by_the_first(server):
+    paid = []
+
     @tool(effect="once")
-    async def pay(order: str) -> str:
+    async def pay(order: str, ctx: ToolContext) -> str:
+        paid.append(ctx.session.user)
         return f"receipt of {order}"
 
-    async with Served(server, pay) as engine:
-        first = work_of("pay", "a", order="tea", limits=ONCE)
-        eve = dataclasses.replace(first.call, session=ToolSession("ana", user="eve"))
-        await engine.run(first)
-        with pytest.raises(ToolError) as refused:
-            await engine.run(dataclasses.replace(first, call=eve))
-    assert refused.value.reason_code == "call_id_reused"
+    by_policy = ToolSession("ana")
+    by_policy.put(SessionPolicy(user="eve"))
+    sessions = [by_policy, ToolSession("ana"), ToolSession("ana", user="ana")]
+    config, answers = settings(server, pay={"runs_on": "temporal"}), []
+    async with (
+        Served(server, pay),
+        ToolRuntime([pay], config, builtin_tools=False) as runtime,
+    ):
+        for session in sessions:
+            asked = {"session": session, "call_id": "a"}
+            answers.append(await runtime.execute("pay", {"order": "tea"}, **asked))
+    assert [each.reason_code for each in answers] == [None, *["call_id_reused"] * 2]
+    assert paid == ["eve"]
 
 
 def test_ids_with_slashes_are_of_their_own_session():
