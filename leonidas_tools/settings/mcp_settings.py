@@ -223,6 +223,7 @@ class MCPServerSettings(SettingsModel):
 
     def credentials(self) -> Iterator[str]:
         """Yield what may be secret in the connection settings; no message shows it."""
+        yield from self._hidden
         yield from self._options()
         for value in self.headers.values():
             yield value
