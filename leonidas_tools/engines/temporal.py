@@ -106,8 +106,15 @@ class TemporalEngine:
         """
         client = await self._connected()
         asked = replace(self._asked(work), gist="")
+        handle = client.get_workflow_handle(workflow_id(work.call))
+        try:
+            user = await _user_of(client, handle)
+        except RPCError as error:
+            raise _lost(asked) from error
+        if user != work.user:
+            raise _of_another(asked)
         found: asyncio.Future[WorkflowHandle[Any, Any]] = asyncio.Future()
-        found.set_result(client.get_workflow_handle(workflow_id(work.call)))
+        found.set_result(handle)
         return await self._ended(found, asked, work)
 
     async def _ended(
@@ -307,13 +314,25 @@ async def _has_begun(handle: WorkflowHandle[Any, Any]) -> bool:
     return any(each.HasField("activity_task_scheduled_event_attributes") for each in events)
 
 
+async def _user_of(client: Client, handle: WorkflowHandle[Any, Any]) -> str | None:
+    """Return the user whose call a workflow runs."""
+    started = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+    given = started.input.payloads
+    (call,) = await client.data_converter.decode(given, [there.TemporalCall])
+    user: str | None = call.user
+    return user
+
+
 def _check_same(gist: str, asked: there.TemporalCall) -> None:
     """Refuse the outcome of another call that had the same id, where the arguments are known."""
     if asked.gist and gist != asked.gist:
-        raise ToolError(
-            say("temporal_other_call", call=asked.id, tool=asked.tool),
-            reason_code="call_id_reused",
-        )
+        raise _of_another(asked)
+
+
+def _of_another(asked: there.TemporalCall) -> ToolError:
+    return ToolError(
+        say("temporal_other_call", call=asked.id, tool=asked.tool), reason_code="call_id_reused"
+    )
 
 
 def _away(problem: str) -> RetryableError:

@@ -124,7 +124,11 @@ async def test_a_call_of_another_user_with_the_same_ids_is_not_answered_by_the_f
         for session in sessions:
             asked = {"session": session, "call_id": "a"}
             answers.append(await runtime.execute("pay", {"order": "tea"}, **asked))
-    assert [each.reason_code for each in answers] == [None, *["call_id_reused"] * 2]
+        for session in (by_policy, sessions[-1]):
+            asked = {"session": session, "call_id": "a"}
+            answers.append((await runtime.outcome("pay", {"order": "***"}, **asked))[1])
+    refused = "call_id_reused"
+    assert [each.reason_code for each in answers] == [None, refused, refused, None, refused]
     assert paid == ["eve"]
 
 
