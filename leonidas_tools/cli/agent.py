@@ -1,11 +1,12 @@
 """`leonidas agent`: an agent that works on tasks in the terminal."""
 
 import asyncio
+import json
 import os
 from concurrent.futures import CancelledError
 from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import typer
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from leonidas_tools import ToolRuntime, ToolSession
     from leonidas_tools.agent import Fragment, OrchestratorStep, StoredMemory
     from leonidas_tools.agent.models import Message, Model
-    from leonidas_tools.agent.record import AgentResult
+    from leonidas_tools.agent.record import AgentResult, Turn
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.calls.events import EventKind
     from leonidas_tools.tools.registry import ToolRegistry
@@ -402,10 +403,11 @@ def _said(step: "OrchestratorStep") -> "Iterator[tuple[str, str]]":
 
 
 class _AgentJsonLines:
-    """One JSON object a line, on standard output; secret arguments are masked."""
+    """One JSON object a line, on standard output; secret arguments are masked in all turns."""
 
     def __init__(self) -> None:
         self.registry: ToolRegistry | None = None
+        self._secrets: set[str] = set()
 
     def step(self, step: "OrchestratorStep") -> None:
         """Show a step."""
@@ -417,10 +419,7 @@ class _AgentJsonLines:
             whose, step = {"fragment": step.fragment}, step.step
         match step:
             case TurnEnded(turn=turn):
-                body = turn.to_json()
-                for call in body["calls"]:
-                    call["arguments"] = self._masked(call["name"], call["arguments"])
-                self._write("turn", whose | body)
+                self._write("turn", whose | self._without_secrets(turn))
             case Recalled(memories=memories):
                 self._write("recalled", {"memories": list(memories)})
             case Evaluated(is_done=is_done, missing=missing):
@@ -439,12 +438,25 @@ class _AgentJsonLines:
             del body["turns"]  # which were shown
         self._write("result", body)
 
+    def _without_secrets(self, turn: "Turn") -> dict[str, Any]:
+        from leonidas_tools.redaction import KnownSecrets
+
+        body: dict[str, Any] = json.loads(json.dumps(turn.to_json(), default=str))
+        for call in body["calls"]:
+            call["arguments"] = self._masked(call["name"], call["arguments"])
+        return cast("dict[str, Any]", KnownSecrets(self._secrets)(body))
+
     def _masked(self, name: str, arguments: Any) -> Any:
-        from leonidas_tools.redaction import PLAIN_REDACTION
+        from leonidas_tools.redaction import MASK
         from leonidas_tools.tools.exports import find
 
         tool = None if self.registry is None else find(self.registry, name)
-        return (PLAIN_REDACTION if tool is None else tool.redaction)(arguments)
+        if tool is None:  # the tool that was meant may declare any of them
+            return dict.fromkeys(arguments, MASK) if isinstance(arguments, dict) else MASK
+        if isinstance(arguments, str):  # they could not be read
+            return tool.redaction(arguments)
+        self._secrets.update(tool.redaction.declared_in(arguments))
+        return tool.redaction.arguments(arguments)
 
     def _write(self, event: str, body: "Mapping[str, Any]") -> None:
         from leonidas_tools.cli import terminal

@@ -66,6 +66,7 @@ class Work:
         call: The call; its arguments are JSON that fits the tool's schema.
         code: The function of its tool; an engine whose workers have the tool finds it by name.
         limits: Its limits.
+        user: Who speaks in its session.
         parameters: The `custom_parameters` of the tool.
         progress: Takes the progress that the tool reports, if it reports any.
         is_leaving: Returns whether a cancellation means that this process ends, and not that the
@@ -75,6 +76,7 @@ class Work:
     call: ToolCall
     code: Code
     limits: EngineLimits
+    user: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     progress: Callable[[Mapping[str, Any]], None] | None = None
     is_leaving: Callable[[], bool] = _stay

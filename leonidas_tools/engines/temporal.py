@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.calls.call import ToolCall, ToolResult
-    from leonidas_tools.engines.base import EngineLimits, TemporalPlace, Work
+    from leonidas_tools.engines.base import TemporalPlace, Work
 
 _MOST_BYTES = 1_000_000
 """Of a result's JSON: the server takes no payload of 2 MB, and pictures come on top."""
@@ -91,7 +91,7 @@ class TemporalEngine:
             ToolError: The call has not begun, or its outcome is not known.
         """
         client = await self._connected()
-        asked = self._asked(work.call, work.limits)
+        asked = self._asked(work)
         starting = asyncio.ensure_future(self._start(client, workflow_id(work.call), asked))
         return await self._ended(starting, asked, work)
 
@@ -105,9 +105,16 @@ class TemporalEngine:
             ToolError: The outcome is not known.
         """
         client = await self._connected()
-        asked = replace(self._asked(work.call, work.limits), gist="")
+        asked = replace(self._asked(work), gist="")
+        handle = client.get_workflow_handle(workflow_id(work.call))
+        try:
+            user = await _user_of(client, handle)
+        except RPCError as error:
+            raise _lost(asked) from error
+        if user != work.user:
+            raise _of_another(asked)
         found: asyncio.Future[WorkflowHandle[Any, Any]] = asyncio.Future()
-        found.set_result(client.get_workflow_handle(workflow_id(work.call)))
+        found.set_result(handle)
         return await self._ended(found, asked, work)
 
     async def _ended(
@@ -142,9 +149,10 @@ class TemporalEngine:
         assert self._client is not None
         return self._client.service_client.config.target_host
 
-    def _asked(self, call: ToolCall, limits: EngineLimits) -> there.TemporalCall:
+    def _asked(self, work: Work) -> there.TemporalCall:
+        call, limits = work.call, work.limits
         try:
-            known = [call.name, dict(call.arguments), call.session.user]
+            known = [call.name, dict(call.arguments), work.user]
             text = json.dumps(known, sort_keys=True)
         except (TypeError, ValueError) as error:
             raise ToolError(
@@ -157,7 +165,7 @@ class TemporalEngine:
             arguments=json.loads(text)[1],
             id=call.id or "",
             session=call.session.id,
-            user=call.session.user,
+            user=work.user,
             gist=hashlib.sha256(text.encode()).hexdigest(),
             once=limits.once,
             room=min(limits.room, _MOST_BYTES),
@@ -306,13 +314,25 @@ async def _has_begun(handle: WorkflowHandle[Any, Any]) -> bool:
     return any(each.HasField("activity_task_scheduled_event_attributes") for each in events)
 
 
+async def _user_of(client: Client, handle: WorkflowHandle[Any, Any]) -> str | None:
+    """Return the user whose call a workflow runs."""
+    started = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+    given = started.input.payloads
+    (call,) = await client.data_converter.decode(given, [there.TemporalCall])
+    user: str | None = call.user
+    return user
+
+
 def _check_same(gist: str, asked: there.TemporalCall) -> None:
     """Refuse the outcome of another call that had the same id, where the arguments are known."""
     if asked.gist and gist != asked.gist:
-        raise ToolError(
-            say("temporal_other_call", call=asked.id, tool=asked.tool),
-            reason_code="call_id_reused",
-        )
+        raise _of_another(asked)
+
+
+def _of_another(asked: there.TemporalCall) -> ToolError:
+    return ToolError(
+        say("temporal_other_call", call=asked.id, tool=asked.tool), reason_code="call_id_reused"
+    )
 
 
 def _away(problem: str) -> RetryableError:

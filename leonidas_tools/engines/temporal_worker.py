@@ -166,11 +166,14 @@ class _Activity:
             beating.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await beating
-        error = result.error
+        error, fields = result.error, result_json(result, call.room, call.tool)
         if error is None:  # also where the tool has returned a failure
-            return result_json(result, call.room, call.tool)
+            return fields
+        raised = failure_json(error, call.tool)
+        if isinstance(error, ToolError):  # the result is without what is secret in its texts
+            raised["says"] = fields
         says = {
-            "raised": failure_json(error, call.tool),
+            "raised": raised,
             "safe": isinstance(error, RetryableError) and result.retryable,
             "again": result.retryable if isinstance(error, ToolError) else True,
         }

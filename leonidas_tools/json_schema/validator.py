@@ -131,10 +131,11 @@ def error_without(
         validate: What checks the arguments.
         arguments: The invalid arguments.
     """
+    from leonidas_tools.redaction.known import together
+
     masked: Any = dict(arguments)
     try:
-        for known in secrets:
-            masked = known(masked)
+        masked = together(secrets)(masked)
         if masked == arguments:
             return error
         validate(masked)

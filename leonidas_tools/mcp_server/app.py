@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, OrderedDict
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
@@ -59,6 +60,7 @@ class MCPApp:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        logging.getLogger("sse_starlette.sse").addFilter(_without_answers)
         sessions = StreamableHTTPSessionManager(
             self.server.mcp,
             session_idle_timeout=self._idle_seconds,
@@ -122,6 +124,11 @@ def mcp_app(
     """
     access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins))
     return MCPApp(ToolServer(tools, patterns, _MOST_SESSIONS), access)
+
+
+def _without_answers(record: logging.LogRecord) -> bool:
+    """Drop the log records of what is streamed."""
+    return record.levelno > logging.DEBUG
 
 
 class SessionLimit:

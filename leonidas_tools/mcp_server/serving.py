@@ -69,6 +69,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.conn.debug = False  # else the log at DEBUG has tokens, and all that is said
         self._frames = TokenBucket(per_second=_FRAMES_PER_SECOND, at_once=_MOST_FRAMES_AT_ONCE)
 
     def data_received(self, data: bytes) -> None:
@@ -318,7 +319,7 @@ def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvi
         with contextlib.suppress(asyncio.CancelledError):
             await app(scope, receive, send)
 
-    return uvicorn.Config(
+    config = uvicorn.Config(
         answer,
         lifespan="off",
         log_config=None,
@@ -336,6 +337,9 @@ def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvi
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=_CLOSE_SECONDS,
     )
+    config.load()
+    config.loaded_app = answer  # without what logs headers at the lowest level
+    return config
 
 
 @contextmanager

@@ -476,7 +476,7 @@ def stored_fingerprint(
     }
     secrets = [*secrets_in({**stands_for, "fixed": metadata.fixed}, settings.hidden)]
     if server is not None:
-        secrets += server.secrets(settings.hidden)
+        secrets += server.secrets()
     if any(len(secret) < _LONG_SECRET for secret in secrets):
         return None
     return hash_of(tool.name, fingerprint_of(metadata), stands_for)

@@ -17,7 +17,7 @@ from leonidas_tools.redaction.spelled import SHORTEST_SPELLING, Spellings
 from leonidas_tools.redaction.text import MASK, distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 SHORTEST_SECRET = 3
 """Shorter values, such as `1` or `on`, keep nothing secret and occur in any text."""
@@ -348,6 +348,36 @@ class KnownSecrets:
                 length += 1
             if self._is_telling(text[low : low + length], form):
                 yield low, low + length
+
+
+class _Together(KnownSecrets):
+    def __init__(self, parts: Collection[KnownSecrets]) -> None:
+        super().__init__(itertools.chain.from_iterable(part.texts for part in parts))
+        self._parts = parts
+
+    @functools.cached_property
+    def longest(self) -> int:
+        return max(part.longest for part in self._parts)
+
+    def _spans(self, joined: str, starts: list[int]) -> list[Span]:
+        found = (part._spans(joined, starts) for part in self._parts)  # noqa: SLF001 - our class
+        return _merged(list(itertools.chain.from_iterable(found)))
+
+
+def together(parts: Collection[KnownSecrets]) -> KnownSecrets:
+    """Return what masks the secrets of all parts at once, by what they have prepared.
+
+    If they were masked one after another, what masks a piece of one secret could leave too little
+    of another one to be found.
+
+    Example:
+        >>> parts = [KnownSecrets(["ACME-2026-kitchen"]), KnownSecrets(["ACME-2026-4711"])]
+        >>> together(parts).text("It is ACME-2026-4711.")
+        'It is ***.'
+    """
+    if len(parts) == 1:
+        return next(iter(parts))
+    return _Together(parts)
 
 
 def _is_word(text: str) -> bool:

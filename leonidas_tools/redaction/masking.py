@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from leonidas_tools.redaction.known import KnownSecrets
+from leonidas_tools.redaction.known import KnownSecrets, together
 from leonidas_tools.redaction.values import without_names
 
 _MOST_NAMED = 256
@@ -27,10 +27,11 @@ class Masking:
         {'iban': '***', 'said': '*** with ***'}
     """
 
-    __slots__ = ("_known", "_named", "_names", "_said")
+    __slots__ = ("_known", "_named", "_names", "_parts", "_said")
 
     def __init__(self, known: Collection[KnownSecrets], names: Collection[str] = ()) -> None:
-        self._known = tuple(known)
+        self._parts = tuple(known)
+        self._known = together(self._parts)
         self._names = names
         self._named: set[str] = set()
         self._said = ""
@@ -40,23 +41,18 @@ class Masking:
         if self._names:
             self._learn(value)
             value = without_names(value, self._names)
-        for known in self._known:
-            value = known(value)
-        return value
+        return self._known(value) if self._known else value
 
     def next(self, text: str) -> str:
         """Mask a text that may continue the one before, as in a stream of pieces."""
-        shown = text
-        if self._known:
-            longest = max(known.longest for known in self._known)
-            said, self._said = self._said, (self._said + text)[-longest:]
-            for known in self._known:
-                shown = known.continued(said, shown) if shown is text else known.text(shown)
-        return shown
+        if not self._known:
+            return text
+        said, self._said = self._said, (self._said + text)[-self._known.longest :]
+        return self._known.continued(said, text)
 
     def are_in(self, data: bytes) -> bool:
         """Return whether any secret occurs in the bytes."""
-        return any(known.are_in(data) for known in self._known)
+        return self._known.are_in(data)
 
     def _learn(self, value: Any) -> None:
         """Add the values under secret names to the known secrets, to mask them without the name."""
@@ -67,7 +63,8 @@ class Masking:
             found.add(text)
         if not found <= self._named:
             self._named |= found
-            self._known = (*self._known, KnownSecrets(found))
+            self._parts = (*self._parts, KnownSecrets(found))
+            self._known = together(self._parts)
 
 
 def _named(value: Any, names: Collection[str], depth: int, *, named: bool = False) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leonidas_tools.redaction.known import SHORTEST_SECRET, KnownSecrets
+from leonidas_tools.redaction.known import SHORTEST_SECRET, KnownSecrets, together
 from leonidas_tools.redaction.marks import secret_marks
 from leonidas_tools.redaction.names import is_secret_name
 from leonidas_tools.redaction.text import MASK, distinct, may_hold_secret, redact_text
@@ -53,8 +53,8 @@ class Redaction:
         Args:
             value: A result or a message, as plain JSON.
         """
-        for secrets in self.known:
-            value = secrets(value)
+        if self.known:
+            value = together(self.known)(value)
         return self._without(value, 0)
 
     def arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,8 +62,8 @@ class Redaction:
         if self.everything:
             return dict.fromkeys(arguments, MASK)
         shown: Any = dict(arguments)
-        for secrets in self.known:
-            shown = secrets(shown)
+        if self.known:
+            shown = together(self.known)(shown)
         return self._without_in(shown, 0)
 
     def to_json(self, value: Any) -> str:

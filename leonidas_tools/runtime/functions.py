@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ToolCall, ToolResult
 from leonidas_tools.calls.context import ToolContext, is_foreign
 from leonidas_tools.calls.events import EventKind
@@ -159,6 +160,7 @@ def on_engine(
             call=call,
             code=code,
             limits=limits,
+            user=user_of(call.session),
             parameters=context.parameters,
             progress=partial(context.emit, EventKind.PROGRESS) if tells else None,
             is_leaving=lambda: invocation.is_left,

@@ -136,6 +136,8 @@ def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | N
         return None, [*problems, *(each for each in found if each.path not in missing)]
     settings.written.update(expansion.written)
     settings.hidden.update(expansion.values)
+    for server in settings.mcp_servers.values():
+        server.hide(expansion.values)
     return settings, problems
 
 

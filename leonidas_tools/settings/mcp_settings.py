@@ -4,7 +4,14 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    field_serializer,
+    model_validator,
+)
 
 from leonidas_tools.redaction import MASK, secrets_in
 from leonidas_tools.redaction.addresses import secrets_of_path
@@ -196,19 +203,27 @@ class MCPServerSettings(SettingsModel):
     )
     log_level: Literal["debug", "info", "warning", "error", "off"] = "warning"
     tools: MCPToolConfigurations = Field(default_factory=dict)
+    _hidden: frozenset[str] = PrivateAttr(default=frozenset())
 
-    def secrets(self, hidden: Collection[str] = ()) -> tuple[str, ...]:
+    def hide(self, values: Collection[str]) -> None:
+        """Note which values of the environment it has: only the server may see them."""
+        texts = (*self.env.values(), *self.headers.values(), *self.args, self.url or "")
+        self._hidden = frozenset(each for each in values if any(each in text for text in texts))
+
+    def secrets(self) -> tuple[str, ...]:
         """Return the values given to the server that its tools may not give back."""
         query = {} if self.url is None else dict(parse_qsl(urlsplit(self.url).query))
         named = {"env": self.env, "headers": self.headers, "query": query}
         told = {"args": self.args, "url": self.url}
-        found = [*secrets_in(named, hidden), *secrets_in(told, hidden), *self._options()]
+        found = [*secrets_in(named, self._hidden), *secrets_in(told, self._hidden)]
+        found += self._options()
         # Without `Bearer`: a server has the token, and not the header.
         found += [text.rpartition(" ")[2] for text in found]
         return tuple(dict.fromkeys([*found, *self._login()]))
 
     def credentials(self) -> Iterator[str]:
         """Yield what may be secret in the connection settings; no message shows it."""
+        yield from self._hidden
         yield from self._options()
         for value in self.headers.values():
             yield value

@@ -288,7 +288,7 @@ class Settings(SettingsModel):
         self, name: str, origin: ToolOrigin, server: MCPServerSettings
     ) -> ToolConfiguration:
         """Return the settings of a server's tool; credentials of the server are secret."""
-        secrets = server.secrets(self._hidden)
+        secrets = server.secrets()
         if (own := server.tools.get(origin.tool)) is not None:
             secrets = (*secrets, *secrets_in(own.arguments, self._hidden))
         if origin.tool not in server.tools and not secrets and not server.untrusted:

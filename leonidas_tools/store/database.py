@@ -95,6 +95,11 @@ class Database:
         return self.url.get_backend_name() == "sqlite"
 
     @property
+    def shown(self) -> str:
+        """Return the address without a password, which may stand among its options too."""
+        return self.url.set(query={}).render_as_string(hide_password=True)
+
+    @property
     def has_lost(self) -> bool:
         """Return whether records were lost: the file was moved aside, removed or replaced."""
         return self._has_lost
@@ -234,10 +239,8 @@ class Database:
                 raise
             if _is_corrupt(error) and engine is not None:
                 await self._give_up(engine)
-            where = self.url.render_as_string(hide_password=True)
-            message = (
-                f"The store {where!r} cannot be used: {_described(error, opening=engine is None)}"
-            )
+            said = _described(error, opening=engine is None)
+            message = f"The store {self.shown!r} cannot be used: {said}"
             raise StoreError(message) from error
 
     async def _give_up(self, engine: AsyncEngine) -> None:

@@ -88,7 +88,9 @@ class Recorder:
         """Return a call's arguments as JSON without secrets."""
         redaction = self.redaction(call)
         given = dict(call.arguments)
-        if redaction.everything:
+        if call.tool is None:  # the tool that was meant may declare any of them
+            given = dict.fromkeys(given, MASK)
+        elif redaction.everything:
             given = redaction.arguments(given)
         shown = self._json(given, redaction, self._max_bytes)
         if MASK not in shown:

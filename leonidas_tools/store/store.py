@@ -140,7 +140,7 @@ class Store:
         """Return the status of the store."""
         calls, writer, aside = self._calls, self._writer, self._database.set_aside
         return StoreStatus(
-            where=self._database.url.render_as_string(hide_password=True),
+            where=self._database.shown,
             ok=writer.error is None,
             error=writer.error,
             waiting=len(calls),

@@ -148,11 +148,7 @@ def _called(
     try:
         fields = fields_of(function(*args, **kwargs), room, tool)
     except BaseException as error:  # noqa: BLE001 - the edge: a tool may raise anything
-        try:
-            answer = ["raised", failure_of(error, tool), _is_unchanged(before)]
-        except BaseException:  # noqa: BLE001 - reading an exception of a tool may raise too
-            answer = ["raised", {"kind": "Exception", "bases": []}, _is_unchanged(before)]
-        return answer
+        return ["raised", failure_of(error, tool), _is_unchanged(before)]
     return ["returned", fields, _is_unchanged(before)]
 
 
@@ -180,6 +176,13 @@ def fields_of(value: Any, room: int, tool: str) -> dict[str, Any]:
 
 def failure_of(error: BaseException, tool: str) -> dict[str, Any]:
     """Return the type and origin of an error; its text only if it is meant for the model."""
+    try:
+        return _failure(error, tool)
+    except BaseException:  # noqa: BLE001 - reading an exception of a tool may raise too
+        return {"kind": "Exception", "bases": []}
+
+
+def _failure(error: BaseException, tool: str) -> dict[str, Any]:
     known = vars(builtins)
     failure: dict[str, Any] = {
         "kind": type(error).__name__,

@@ -127,9 +127,11 @@ def test_the_plan_is_made_first_where_that_is_asked_for(agent):
 
 
 def test_with_json_each_turn_is_a_line_and_secrets_are_masked(agent):
-    script = [SUM, {"calls": [["log_in", {"pin": "4711-zebra"}]]}, "It is 3."]
-    ran = agent(script, "What is 1 + 2?", "--json")
-    assert [each["event"] for each in lines(ran)] == ["turn", "turn", "turn", "result"]
+    secretive = {"thought": "4711-zebra it is.", "calls": [["log_in", {"pin": "4711-zebra"}]]}
+    wrong = {"calls": [["logg_in", {"pin": "4712-zebra"}], ["log_in", {"pin": ["4713-zebra"]}]]}
+    ran = agent([SUM, secretive, wrong, "It is 3."], "What is 1 + 2?", "--json")
+    assert [each["event"] for each in lines(ran)] == [*["turn"] * 4, "result"]
+    assert lines(ran)[1]["thought"] == "*** it is."
     assert lines(ran)[0]["results"][0]["result"] == 3
     assert (lines(ran)[-1]["status"], lines(ran)[-1]["answer"]) == ("complete", "It is 3.")
     assert "zebra" not in ran.stdout + ran.stderr

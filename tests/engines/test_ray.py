@@ -117,6 +117,22 @@ def test_the_text_of_an_error_while_a_module_is_imported_there_is_not_told(tmp_p
     assert "hunter2" not in place
 
 
+def test_an_error_that_cannot_be_read_there_has_failed_and_is_not_told(tmp_path, monkeypatch):
+    (tmp_path / "raises_unreadable.py").write_text(
+        "from leonidas_tools import ToolError\n"
+        "class Odd(ToolError):\n"
+        "    def __init__(self): pass\n"
+        "    status = property(lambda self: 1 / 0)\n"
+        "def add(a, b):\n"
+        "    raise Odd\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert json.loads(run(task("raises_unreadable"))) == [
+        "raised",
+        {"kind": "Exception", "bases": []},
+    ]
+
+
 async def test_the_text_of_an_error_while_the_cluster_is_reached_is_not_told():
     settings = {
         "ray": {"address": "ana:hunter2@127.0.0.1:1", "connect": "60s"},

@@ -5,8 +5,11 @@ import logging
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
-from leonidas_tools.simulator import FunctionCall
+from leonidas_tools.gateway import make_token
+from leonidas_tools.simulator import FunctionCall, TurnComplete, WaitForInput
+from tests.gateway.served import SECRET, Served
 from tests.live.talking import held
+from tests.mcp_server.conftest import serve  # noqa: F401 - a fixture
 
 KEY = "AIzaSy-simulated-key-5417"
 ARGUMENT = "argument-8817-of-a-call"
@@ -65,3 +68,34 @@ async def test_the_store_logs_neither_arguments_nor_results(logged, tmp_path):
     assert "aiosqlite" in logged.text
     assert ARGUMENT not in logged.text
     assert RESULT not in logged.text
+
+
+async def test_the_gateway_logs_neither_tokens_nor_what_is_said(logged):
+    logging.getLogger().setLevel(1)
+    async with Served([WaitForInput("text"), TurnComplete()]) as served:
+        token = make_token(SECRET, "ana")
+        async with served.client("ana") as client, served.client("bo") as other:
+            await client.say("text", text=ARGUMENT)
+            await client.until("turn_complete")
+            await other.say("start", resume=KEY)
+    of_server = [line for line in logged.text.splitlines() if line.startswith("uvicorn")]
+    header = token.partition(".")[0]
+    assert of_server
+    for secret in (header, ARGUMENT, KEY):
+        assert [line for line in of_server if secret in line] == []
+
+
+async def test_the_tools_as_an_mcp_server_log_neither_the_token_nor_arguments_and_results(
+    logged,
+    serve,  # noqa: F811 - the fixture
+):
+    logging.getLogger().setLevel(1)
+    served = await serve(book, token=KEY)
+    client = await served.client("legacy", headers={"authorization": f"Bearer {KEY}"})
+    said = await client.call_tool("book", {"seat": ARGUMENT})
+    assert RESULT in str(said)
+    of_client = ("client", "mcp.client", "httpx2", "httpcore2")
+    of_server = [line for line in logged.text.splitlines() if not line.startswith(of_client)]
+    assert [line for line in of_server if "sse_starlette" in line or "mcp.server" in line]
+    for secret in (KEY, ARGUMENT, RESULT):
+        assert [line for line in of_server if secret in line] == []

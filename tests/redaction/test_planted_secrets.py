@@ -354,17 +354,21 @@ async def test_unreachable_servers_are_reported_without_secrets(config, logged):
     assert found_in(repr(tools.settings.current)) == []
 
 
-async def test_messages_of_a_server_are_shown_without_secrets(tmp_path, logged):
+async def test_messages_of_a_server_are_shown_without_secrets(tmp_path, monkeypatch, logged):
+    monkeypatch.setenv("PLANTED_PLACE", "lisbon-4711-giraffe")
     says = (
-        "import os, sys; print(os.environ['TOKEN'], sys.argv[2], "
+        "import os, sys; print(os.environ['TOKEN'], *sys.argv[2:], "
         f"{LOOKS['key']!r}, file=sys.stderr); sys.exit(1)"
     )
     server = {"command": sys.executable, "args": ["-c", says, "--token", NAMED]}
+    server["args"].append("${PLANTED_PLACE}")
     server["env"] = {"TOKEN": MARKED}
     tools = AdvancedToolProcessor(config={"mcp_servers": {"says": server}}, builtin_tools=False)
     async with tools:
         assert not await tools.ready(timeout_seconds=60)
+        [status] = tools.mcp_servers.status()
     assert "says" in logged.text
+    assert "giraffe" not in logged.text + repr(status)
 
 
 def test_other_libraries_log_no_secret_of_a_server_and_nothing_that_is_said_to_it(logged):

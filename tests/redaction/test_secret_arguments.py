@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from leonidas_tools import AdvancedToolProcessor, Secret, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, Secret, ToolContext, ToolSession, tool
 from leonidas_tools.agent import ReActAgent, ScriptedModel, trajectory_line
 
 SECRET = "zebra-4711-Kappa"
@@ -89,6 +89,35 @@ async def test_a_secret_argument_is_not_kept_however_it_is_written(name, argumen
     _, rows = await kept(tmp_path, name, arguments)
     assert "***" in rows
     assert SECRET not in rows
+
+
+async def test_secrets_that_begin_alike_are_masked_to_their_ends(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOUSE_KEY", "ACME-2026-kitchen")
+
+    @tool
+    async def open_door(code: Annotated[str, Secret], ctx: ToolContext) -> str:
+        assert ctx.parameters["key"] == "ACME-2026-kitchen"
+        ctx.progress(f"trying {code}")
+        return f"{code} opened it"
+
+    told: list[Any] = []
+    file = tmp_path / "tools.yaml"
+    file.write_text(
+        "tools: {open_door: {custom_parameters: {key: '${HOUSE_KEY}'}}}\n"
+        f"store: {{enabled: true, url: '{tmp_path}/kept.db'}}\n"
+    )
+    async with AdvancedToolProcessor([open_door], file) as tools:
+        tools.monitor.subscribe(lambda event: told.append(event.to_json()))
+        result = await tools.execute("open_door", {"code": "ACME-2026-4711"})
+    assert result.result == "*** opened it"
+    assert "trying ***" in str(told)
+    assert "4711" not in str(told) + kept_of(tmp_path / "kept.db")
+
+
+async def test_no_argument_of_a_tool_that_does_not_exist_is_kept(tmp_path):
+    status, kept_text = await kept(tmp_path, "unlok", {"code": SECRET, "note": ["Ana", 4711]})
+    assert status == "not_found"
+    assert '{"code":"***","note":"***"}' in kept_text
 
 
 async def test_a_short_secret_in_json_is_not_kept_either(tmp_path):

@@ -660,7 +660,7 @@ import os
 
 from mcp.server.mcpserver import MCPServer
 
-key = os.environ["TOKEN"]
+(key,) = (os.environ[name] for name in ("TOKEN", "PLACE") if name in os.environ)
 server = MCPServer("names")
 
 async def work(a: str = "") -> bool:
@@ -682,10 +682,19 @@ server.run()
 """
 
 
-async def test_a_tool_of_a_server_that_is_named_after_its_secret_is_left_out(tmp_path, logged):
+BY_NAME_OR_FROM_THE_ENVIRONMENT = pytest.mark.parametrize(
+    "env", [{"TOKEN": PLAIN}, {"PLACE": "${PLANTED_KEY}"}], ids=["by its name", "environment"]
+)
+
+
+@BY_NAME_OR_FROM_THE_ENVIRONMENT
+async def test_a_tool_of_a_server_that_is_named_after_its_secret_is_left_out(
+    env, tmp_path, monkeypatch, logged
+):
+    monkeypatch.setenv("PLANTED_KEY", PLAIN)
     file = tmp_path / "server.py"
     file.write_text(NAMING)
-    server = {"command": sys.executable, "args": [str(file)], "env": {"TOKEN": PLAIN}}
+    server = {"command": sys.executable, "args": [str(file)], "env": env}
     config = {"mcp_servers": {"names": {**server, "exclude": ["wroks"]}}}
     events = []
     async with AdvancedToolProcessor(config=config, builtin_tools=False) as tools:
@@ -717,7 +726,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.resolve import Elicit, Resolve, Sample
 from pydantic import BaseModel, Field
 
-key = os.environ["TOKEN"]
+(key,) = (os.environ[name] for name in ("TOKEN", "PLACE") if name in os.environ)
 server = MCPServer("asks")
 
 class Size(BaseModel):
@@ -742,10 +751,14 @@ server.run()
 """
 
 
-async def test_a_server_asks_for_nothing_with_its_secrets_in_the_question(tmp_path, logged):
+@BY_NAME_OR_FROM_THE_ENVIRONMENT
+async def test_a_server_asks_for_nothing_with_its_secrets_in_the_question(
+    env, tmp_path, monkeypatch, logged
+):
+    monkeypatch.setenv("PLANTED_KEY", PLAIN)
     file = tmp_path / "server.py"
     file.write_text(ASKING)
-    server = {"command": sys.executable, "args": [str(file)], "env": {"TOKEN": PLAIN}}
+    server = {"command": sys.executable, "args": [str(file)], "env": env}
     config = {"mcp_servers": {"asks": {**server, "sampling": SAMPLING}}}
     asked, model = [], Model()
 

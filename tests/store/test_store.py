@@ -8,7 +8,7 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession, tool
 from leonidas_tools.calls.events import EventKind, ToolEvent
-from leonidas_tools.errors import ConfigurationError, ToolValidationError
+from leonidas_tools.errors import ConfigurationError, StoreError, ToolValidationError
 from leonidas_tools.redaction import MASK, Secret
 from leonidas_tools.store import Execution, ReplayEvent, SessionSummary, Step, Store
 
@@ -338,10 +338,14 @@ def test_an_address_that_is_none_is_an_error_that_shows_no_password(where, said)
         Store(where)
 
 
-async def test_the_status_shows_no_password():
-    store = Store("postgresql://ana:hunter2@127.0.0.1:1/none")
-    assert "hunter2" not in str(store.status)
-    assert "127.0.0.1:1" in store.status.where
+@pytest.mark.parametrize("where", ["ana:hunter2@127.0.0.1:1/a", "127.0.0.1:1/a?password=hunter2"])
+async def test_neither_the_status_nor_an_error_shows_a_password(where, caplog):
+    async with Store(f"postgresql://{where}") as store:
+        assert "hunter2" not in str(store.status)
+        assert "127.0.0.1:1" in store.status.where
+        with pytest.raises(StoreError) as error:
+            await store.executions()
+    assert "hunter2" not in str(error.value) + caplog.text
 
 
 async def test_many_sessions_at_once_keep_their_order(store, tell):

@@ -301,7 +301,7 @@ class Hook:
                 status = left.pop(0) if left else 200
                 handler.send_response(status)
                 handler.send_header("content-length", "0")
-                handler.send_header("location", "/elsewhere")
+                handler.send_header("location", f"{handler.path}/")
                 handler.end_headers()
                 self.posted.append((handler.path, json.loads(body)))
                 self._loop.call_soon_threadsafe(self._news.set)
@@ -345,9 +345,10 @@ async def test_the_address_of_a_webhook_is_not_logged(caplog):
     caplog.set_level(logging.DEBUG)
     with Hook() as hook:
         address = f"{hook.address}/s3cr3t-4711"
-        await deliver(TEA, RemindersSettings(desktop=False, webhook=address))
+        settings = RemindersSettings(desktop=False, webhook=address)
+        await deliver(TEA, settings)
     assert hook.posted == [("/hook/s3cr3t-4711", TEA)]
-    assert "4711" not in caplog.text
+    assert "4711" not in caplog.text + repr(settings)
 
 
 async def test_a_webhook_that_cannot_be_reached_is_logged_without_its_address(caplog, monkeypatch):

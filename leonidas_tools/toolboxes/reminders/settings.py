@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from leonidas_tools.settings.fields import Duration, Name, Switch
 from leonidas_tools.settings.model import SettingsModel
@@ -48,7 +48,7 @@ class RemindersSettings(SettingsModel):
 
     timezone: Annotated[Name, AfterValidator(_known_zone)] | None = None
     desktop: Switch = True
-    webhook: Annotated[Name, AfterValidator(_webhook)] | None = None
+    webhook: Annotated[Name, AfterValidator(_webhook)] | None = Field(default=None, repr=False)
     webhook_timeout: Duration = 10.0
 
     @property

@@ -7,17 +7,20 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from leonidas_tools import (
     RetryableError,
+    Secret,
     ToolContext,
     ToolError,
     ToolRuntime,
     ToolSession,
     tool,
 )
+from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.engines.base import Code, EngineLimits, TemporalPlace, Work
 from leonidas_tools.engines.temporal import TemporalEngine, connect, workflow_id
@@ -48,11 +51,11 @@ def work_of(name, call_id, *, limits, **arguments):
 class Served:
     """A worker in this process, for tools of the test."""
 
-    def __init__(self, server, *tools):
-        self.server, self.tools = server, tools
+    def __init__(self, server, *tools, settings=None):
+        self.server, self.tools, self.settings = server, tools, settings
 
     async def __aenter__(self):
-        self.runtime = ToolRuntime(self.tools, builtin_tools=False)
+        self.runtime = ToolRuntime(self.tools, self.settings, builtin_tools=False)
         await self.runtime.__aenter__()
         client = await connect(self.server)
         self.worker = temporal_worker(
@@ -103,17 +106,30 @@ async def test_another_call_with_the_same_id_is_refused_instead_of_answered_by_t
 
 
 async def test_a_call_of_another_user_with_the_same_ids_is_not_answered_by_the_first(server):
+    paid = []
+
     @tool(effect="once")
-    async def pay(order: str) -> str:
+    async def pay(order: str, ctx: ToolContext) -> str:
+        paid.append(ctx.session.user)
         return f"receipt of {order}"
 
-    async with Served(server, pay) as engine:
-        first = work_of("pay", "a", order="tea", limits=ONCE)
-        eve = dataclasses.replace(first.call, session=ToolSession("ana", user="eve"))
-        await engine.run(first)
-        with pytest.raises(ToolError) as refused:
-            await engine.run(dataclasses.replace(first, call=eve))
-    assert refused.value.reason_code == "call_id_reused"
+    by_policy = ToolSession("ana")
+    by_policy.put(SessionPolicy(user="eve"))
+    sessions = [by_policy, ToolSession("ana"), ToolSession("ana", user="ana")]
+    config, answers = settings(server, pay={"runs_on": "temporal"}), []
+    async with (
+        Served(server, pay),
+        ToolRuntime([pay], config, builtin_tools=False) as runtime,
+    ):
+        for session in sessions:
+            asked = {"session": session, "call_id": "a"}
+            answers.append(await runtime.execute("pay", {"order": "tea"}, **asked))
+        for session in (by_policy, sessions[-1]):
+            asked = {"session": session, "call_id": "a"}
+            answers.append((await runtime.outcome("pay", {"order": "***"}, **asked))[1])
+    refused = "call_id_reused"
+    assert [each.reason_code for each in answers] == [None, refused, refused, None, refused]
+    assert paid == ["eve"]
 
 
 def test_ids_with_slashes_are_of_their_own_session():
@@ -169,6 +185,24 @@ async def test_what_a_tool_raises_arrives_with_all_its_fields(server):
         "valid_options": ["tea"],
     }
     assert "secret" not in str(unknown.value)
+
+
+async def test_a_secret_of_the_worker_is_masked_in_what_a_tool_raises(server, monkeypatch):
+    monkeypatch.setenv("SHOP_KEY", "zebra-4711-of-the-worker")
+
+    @tool(effect="once")
+    async def order(code: Annotated[str, Secret], ctx: ToolContext) -> None:
+        key = ctx.parameters["key"]
+        said = f"{key} and {code} were refused."
+        raise ToolError(said, retry_hint=f"Not {key}.", valid_options=[key])
+
+    settings = {"tools": {"order": {"custom_parameters": {"key": "${SHOP_KEY}"}}}}
+    async with Served(server, order, settings=settings) as engine:
+        with pytest.raises(ToolError) as raised:
+            await engine.run(work_of("order", "a", code="giraffe-8815", limits=ONCE))
+    said = raised.value
+    told = (said.message, said.retry_hint, said.valid_options)
+    assert told == ("*** and *** were refused.", "Not ***.", ["***"])
 
 
 async def test_a_failure_is_retried_where_the_effect_allows_it(server):
