@@ -10,6 +10,7 @@ import functools
 import json
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -41,19 +42,26 @@ def _table(text: str) -> dict[str, None]:
     return dict.fromkeys(text.split())
 
 
-_MONEY = _table("""
-    euro euros eur dollar dollars usd pound pounds gbp yuan rmb cny yen jpy rupee rupees real
-    reais brl franc francs chf rouble roubles dinheiro money 元 块 钱
-    """)
+_MONEY = {
+    word: each.split()[0]
+    for each in """
+    euro euros eur|dollar dollars usd|pound pounds gbp|yuan rmb cny 元 块|yen jpy|rupee rupees
+    real reais brl|franc francs chf|rouble roubles|money dinheiro 钱
+    """.strip()
+    .replace("\n", "|")
+    .split("|")
+    for word in each.split()
+}
+"""Words for money, and the currency of each; `money` is any."""
 _ASKING = _table("""
-    shall should may can could would will i we you me do does did want like to the a an of for
+    shall should may can could would will i we you me do does want like to the a an of for
     from in on at with and so now just please really is are be that this it ok okay right correct
     confirm go ahead proceed yes agree allow then posso devo podemos quer queres gostaria
     deseja que eu para pra o os as ao à de do da dos em na com e por favor isto isso é certo
     confirma confirmas sim agora então mesmo fazer
     要 我 们 这 樣 样 做 吗 嗎 把 给 給 到 向 请 問 问 好 可 以 确 確
 
-    认 認 是 的 了 您 你 想 现 現 在 行 对 對
+    认 認 是 的 您 你 想 现 現 在 行 对 對
     """)
 """Words that ask for consent and do not describe the action."""
 _YES_OR_NO = [each.split() for each in ("yes or no", "sim ou não", "sim ou nao", "是 否")]
@@ -68,7 +76,7 @@ _QUESTIONING = _table("""
     deseja 吗 嗎 要
     """)  # noqa: RUF001 - as they are written
 """Signs and words of a question that is put to the user."""
-_ARTICLES = _table("the a an o os as 的 了 把")
+_ARTICLES = _table("the a an o os as 的 把")
 _PREPOSITIONS = _table("to for in on at with para pra ao à em na com 到 向 给 給")
 _TURNING = _table("from of de da dos no or yes ou sim agree")
 """Words that can turn round what is done: "from Ana" for "to Ana"."""
@@ -78,11 +86,11 @@ _HARMLESS = {*_ASKING, *_MONEY}
 _AFTER = _ASKING.keys() - _PREPOSITIONS.keys() - {"from", "of", "de", "da", "dos"}
 _OPPOSING = _table("""
     not never don't dont doesn't won't shouldn't wouldn't without instead or otherwise
-    não nao nunca sem ou 不 别 別 勿 或 还 還
+    did didn't não nao nunca sem ou 不 别 別 勿 或 还 還
     """)
 _OPPOSED = 4
 """Words before a question among which one of these turns it round ("You don't want me to"), or
-makes it the second of two ("Will you do it, or").
+makes it the second of two ("Will you do it, or"), or asks about the past ("Did I").
 """
 _MIXED = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
 _LIKE_LATIN = frozenset("абвгеһіјкмнопрсԁѕтухѵԛԝӏьαβγεζηικνορτυχωϲϳ")
@@ -295,6 +303,8 @@ class SpokenCheck:
         self._arguments = [
             (_words(name.replace("_", " ")), _words(text)) for name, text in arguments.items()
         ]
+        named = (token for each in self._arguments for part in each for token in part)
+        self._currencies = _currencies_in([*self._question, *self._tool, *named])
 
     def is_asked_in(self, speech: str) -> bool:
         """Return whether one turn of the model asks the question, and says nothing else after it.
@@ -316,14 +326,29 @@ class SpokenCheck:
         sentences = [said for each in _SENTENCE.split(speech) if (said := _words(each))]
         said = [token for each in sentences for token in each]
         place = _last(self._question, said)
-        if place is not None and _is_harmless(said[place + len(self._question) :]):
-            return _OPPOSING.keys().isdisjoint(_before(place, sentences)[-_OPPOSED:])
+        after = [] if place is None else said[place + len(self._question) :]
+        if place is not None and _is_harmless(after) and self._is_in_currency(after):
+            return self._begins_after(*_before(place, speech))
         for sentence in reversed(sentences):
             if self._is_paraphrased_in(sentence):
                 return True
             if not _is_harmless(sentence):
                 return False
         return False
+
+    def _begins_after(self, sentence: Sequence[str], clause: Sequence[str]) -> bool:
+        """Return whether the words before the question, in its sentence, leave it as it is."""
+        if not _OPPOSING.keys().isdisjoint(sentence[-_OPPOSED:]):
+            return False
+        if self._question and self._question[0] in _QUESTIONING:
+            return True
+        # "Send 20 to Ana?" is another question after "Shall I wait before I".
+        return _BEFORE.issuperset(clause) and not _leaves_it_to_user(sentence)
+
+    def _is_in_currency(self, said: Sequence[str]) -> bool:
+        """Return whether words name no other currency than the call, or one if it names none."""
+        found = _currencies_in(said)
+        return found <= self._currencies if self._currencies else len(found) <= 1
 
     def _is_paraphrased_in(self, said: list[str]) -> bool:
         if not self._tool or not all(_is_said(token, said) for token in self._tool):
@@ -332,27 +357,30 @@ class SpokenCheck:
         start, end = of_tool[0], of_tool[-1] + 1
         # Only the order tells two values of one kind apart.
         places = {True: start, False: start}
+        left = [*said]
         for _, value in self._arguments:
             kind = all(map(_is_number, value))
             found = _first(value, said, places[kind])
             if found is None:
                 return False
             places[kind] = found + len(value)
+            left[found : found + len(value)] = [""] * len(value)
         end = max(end, *places.values())
         core = said[start:end]
         return (
             _BEFORE.issuperset(said[:start])
             and not _leaves_it_to_user(said[:start])
             and not _leaves_it_to_user(said[end:])
-            and self._words_between().issuperset(core)
+            and self._words_between().issuperset(left[start:end])
+            and self._is_in_currency(said)
             and _AFTER.issuperset(_without_yes_or_no(said[end:]))
             and not any(self._is_misnamed(name, value, core) for name, value in self._arguments)
         )
 
     def _words_between(self) -> set[str]:
-        """Return the words that may stand from the tool to the last value."""
-        words = {*_BETWEEN, *self._tool}.union(*(part for each in self._arguments for part in each))
+        """Return the words that may stand from the tool to the last value, besides the values."""
         names = {token for name, _ in self._arguments for token in name}
+        words = {"", *_BETWEEN, *self._tool, *names}
         texts = [value for _, value in self._arguments if not all(map(_is_number, value))]
         if len(texts) > 1 or not names.isdisjoint({*_PREPOSITIONS, *_TURNING}):
             return words
@@ -395,13 +423,25 @@ def _without_yes_or_no(words: Sequence[str]) -> list[str]:
     return left
 
 
-def _before(place: int, sentences: Sequence[Sequence[str]]) -> Sequence[str]:
-    """Return the words before a place in sentences that are counted through, in its sentence."""
-    for sentence in sentences:
-        if place < len(sentence):
-            return sentence[:place]
-        place -= len(sentence)
-    return ()
+def _before(place: int, speech: str) -> tuple[list[str], list[str]]:
+    """Return the words before one that is counted through, in its sentence and in its clause."""
+    for sentence in _SENTENCE.split(speech):
+        words = _words(sentence)
+        if place < len(words):
+
+            def index_of(start: int, text: str = sentence, count: int = len(words)) -> int:
+                return count - len(_words(text[start:]))
+
+            starts = [0, *(match.end() for match in _PAUSE.finditer(sentence))]
+            last = starts[bisect_right(starts, place, key=index_of) - 1]
+            return words[:place], words[index_of(last) : place]
+        place -= len(words)
+    return [], []
+
+
+def _currencies_in(words: Sequence[str]) -> set[str]:
+    """Return the currencies that words name."""
+    return {_MONEY[word] for word in words if word in _MONEY} - {"money"}
 
 
 def _after_articles(words: Sequence[str], place: int) -> int:
