@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.approvals.lexicon import is_firm, is_number, spoken_words
+from leonidas_tools.approvals.lexicon import Meaning, is_firm, is_number, judge, spoken_words
 from leonidas_tools.approvals.spoken import numbers_in
 
 if TYPE_CHECKING:
@@ -128,6 +128,16 @@ def are_numbers_said(
             if abs(Decimal(str(one))) not in heard:
                 return False
     return True
+
+
+def is_yes(value: Any) -> bool:
+    """Return whether a value is a yes, which the user must have said explicitly."""
+    return value is True or (isinstance(value, str) and judge(value) is Meaning.YES)
+
+
+def is_no(value: Any) -> bool:
+    """Return whether a value is a no."""
+    return value is False or (isinstance(value, str) and judge(value) is Meaning.NO)
 
 
 class _Choice:

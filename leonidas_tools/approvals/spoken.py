@@ -86,7 +86,7 @@ _HARMLESS = {*_ASKING, *_MONEY}
 _AFTER = _ASKING.keys() - _PREPOSITIONS.keys() - {"from", "of", "de", "da", "dos"}
 _OPPOSING = _table("""
     not never don't dont doesn't won't shouldn't wouldn't without instead or otherwise
-    did didn't não nao nunca sem ou 不 别 別 勿 或 还 還
+    did didn't no não nao nunca sem ou 不 别 別 勿 或 还 還
     """)
 _OPPOSED = 4
 """Words before a question among which one of these turns it round ("You don't want me to"), or
@@ -227,11 +227,6 @@ def is_plain(question: str, language: str) -> bool:
     return _is_plain(" ".join(question.split()), language)
 
 
-def is_said_in(text: str, speech: str) -> bool:
-    """Return whether a speech has the words of a text, one after the other."""
-    return len(speech) <= _LONGEST_SPEECH and _last(_words(text), _words(speech)) is not None
-
-
 def has_question(value: Any) -> bool:
     """Return whether a text in a value may be heard as a question; of a very long one, that it may.
 
@@ -342,8 +337,12 @@ class SpokenCheck:
             return False
         if self._question and self._question[0] in _QUESTIONING:
             return True
-        # "Send 20 to Ana?" is another question after "Shall I wait before I".
-        return _BEFORE.issuperset(clause) and not _leaves_it_to_user(sentence)
+        # "Send 20 to Ana?" is another question after "Shall I wait before I", or "Shall I refuse:".
+        return (
+            _BEFORE.issuperset(clause)
+            and _QUESTIONING.keys().isdisjoint(sentence[: len(sentence) - len(clause)])
+            and not _leaves_it_to_user(sentence)
+        )
 
     def _is_in_currency(self, said: Sequence[str]) -> bool:
         """Return whether words name no other currency than the call, or one if it names none."""

@@ -212,6 +212,8 @@ async def test_a_sentence_with_the_values_in_order_asks_the_question(asked):
         ("Shall I wait before I send 20 euros to Ana?", "pending_approval"),
         ("Should I refuse to send 20 euros to Ana?", "pending_approval"),
         ("Is it wrong to send 20 euros to Ana?", "pending_approval"),
+        ("Shall I refuse this: send 20 euros to Ana?", "pending_approval"),
+        ("I say no to this: send 20 euros to Ana?", "pending_approval"),
         ("Did I send 20 euros to Ana?", "pending_approval"),
         ("Will you send 20 euros to Ana?", "pending_approval"),
         ("Will you, please, send 20 euros to Ana?", "pending_approval"),
