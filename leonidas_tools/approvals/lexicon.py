@@ -224,7 +224,9 @@ class _Phrase:
     kind: _Kind
 
 
-def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Meaning:
+def judge(
+    text: str, question: str = "", texts: Sequence[str] = (), *, lends: bool = True
+) -> Meaning:
     """Return whether an answer to a yes-or-no question means yes, no or neither.
 
     Args:
@@ -232,6 +234,7 @@ def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Meaning:
         question: The question. A yes may repeat its words, but not change them.
         texts: The texts in the question that are data, such as a message to be sent. A yes may
             repeat one only in full and after another word of the question, as in "to Ana".
+        lends: Whether a yes may repeat words of the question at all.
 
     Example:
         >>> [judge(text).value for text in ("Yes, do it.", "No, don't!", "Yes, but not now.")]
@@ -253,7 +256,7 @@ def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Meaning:
     consents = {piece.words for piece in pieces if piece.kind is _Kind.CONSENT}
     if consents <= _lexicon().grants and _refuses(question, texts):
         return Meaning.DOUBTFUL
-    if _Kind.UNKNOWN in kinds and not _repeats(pieces, question, texts):
+    if _Kind.UNKNOWN in kinds and not (lends and _repeats(pieces, question, texts)):
         return Meaning.DOUBTFUL
     return Meaning.YES
 

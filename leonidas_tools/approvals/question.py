@@ -16,7 +16,7 @@ from leonidas_tools.approvals.choices import (
     properties_of,
 )
 from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
-from leonidas_tools.approvals.lexicon import Meaning, judge
+from leonidas_tools.approvals.lexicon import Meaning
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.spoken import SpokenCheck
 from leonidas_tools.approvals.transcript import Transcript
@@ -208,10 +208,7 @@ class Question:
         return are_numbers_said(self.request.schema or {}, given, said)
 
     def _judged(self, text: str) -> Meaning:
-        """Judge an utterance; if an argument is a list, it may not repeat the question's words."""
-        lists = any(isinstance(each, list | tuple | dict) for each in self.request.details.values())
-        question = "" if lists or self.voice is None else self.voice[0]
-        return judge(text, question, self.request.texts)
+        return self.request.judge(text, "" if self.voice is None else self.voice[0])
 
     def _is_harmless(self, said: Utterance) -> bool:
         """Return whether an utterance over the question leaves the answer unambiguous.

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.approvals.lexicon import Meaning, judge
+from leonidas_tools.approvals.lexicon import Meaning
 from leonidas_tools.approvals.request import Answer, ApprovalRequest, Decision
 from leonidas_tools.redaction.visible import visible
 
@@ -171,7 +171,7 @@ def _decision(line: str, request: ApprovalRequest) -> Decision | None:
     word = line.strip().casefold()
     if word in _LETTERS:
         return _LETTERS[word]
-    said = judge(line, request.title, request.texts)
+    said = request.judge(line, request.title)
     if said is Meaning.DOUBTFUL:
         return None
     return Decision.approve() if said is Meaning.YES else Decision.deny()

@@ -202,6 +202,10 @@ async def test_a_yes_that_names_a_part_of_a_list_is_no_yes_to_all():
     bank.answer("Yes, Ana.")
     told = await bank.confirm(asked.result["approval_id"])
     assert (told.reason_code, sent) == ("doubtful", [])
+    lines = iter(["Yes, Ana.\n", "no\n"])
+    in_terminal = Bank(invite, approval=TerminalChannel(lambda: next(lines), lambda _: None))
+    await in_terminal.call("invite", names=["Ana", "Ben"])
+    assert sent == []
 
 
 # --- properties --------------------------------------------------------------------------------
