@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 LONGEST_SAID = 80
 """The most characters of one value that are spoken."""
 MOST_ITEMS_SAID = 10
+MOST_ARGUMENTS_SAID = 50
 _LONGEST_SHORTENED = 20_000
 """The most characters of a value that may be shortened to its beginning and end."""
 _MOST_ITEMS_SHORTENED = 200
+_LONGEST_SEARCHED = 2_000
 _LONGEST_QUESTION = 400
 _ENDS = 3
 """Items spoken at each end of a long list."""
@@ -134,7 +136,7 @@ class ValueSpeaker:
     """
 
     language: str = "en"
-    names: Sequence[str] = ()
+    names: tuple[str, ...] = ()
     shortens: bool = False
 
     def say(self, value: Any) -> str:
@@ -171,8 +173,11 @@ class ValueSpeaker:
     def _say_list(self, value: Sequence[Any]) -> str:
         if not value:
             return "empty"
-        if any(isinstance(each, str) and "," in each for each in value):
+        texts = [each for each in value if isinstance(each, str)]
+        if any("," in each for each in texts):
             raise UnsayableError  # one item could be heard as two
+        if any(_pretends(f", {each}", self.names) for each in texts):
+            raise UnsayableError
         if any(isinstance(each, list | tuple | Mapping) for each in value):
             return self._say_mapping(value)
         if len(value) <= MOST_ITEMS_SAID:
@@ -188,7 +193,10 @@ class ValueSpeaker:
     def _say_mapping(self, value: Mapping[Any, Any] | Sequence[Any]) -> str:
         if not self.shortens:
             raise UnsayableError
-        return self._shortened(_json(value))
+        text = _json(value)
+        if len(text) > _LONGEST_SHORTENED or not _is_plain(text, self.language):
+            raise UnsayableError
+        return self._shortened(text)
 
     def _say_text(self, text: str) -> str:
         if not text:
@@ -197,19 +205,15 @@ class ValueSpeaker:
             raise UnsayableError  # before each character is looked at
         if text == MASK:
             return "hidden"
-        if (
-            MASK in text
-            or not _is_plain(text, self.language)
-            or any(_pretends(text, each) for each in self.names)
-        ):
+        if MASK in text or not _is_plain(text, self.language):
             raise UnsayableError
-        return text if len(text) <= LONGEST_SAID else self._shortened(text)
+        said = self._shortened(text)
+        if _pretends(said, self.names):
+            raise UnsayableError
+        return said
 
-    def _shortened(self, text: str) -> str:
-        if not self.shortens or len(text) > _LONGEST_SHORTENED:
-            raise UnsayableError
-        if not _is_plain(text, self.language):
-            raise UnsayableError
+    @staticmethod
+    def _shortened(text: str) -> str:
         if len(text) <= LONGEST_SAID:
             return text
         half = LONGEST_SAID // 2
@@ -234,7 +238,7 @@ def has_question(value: Any) -> bool:
         >>> [has_question(value) for value in (["Shall I play music"], "See you.", 20)]
         [True, False, False]
     """
-    left, room = [value], _LONGEST_SHORTENED
+    left, room = [value], _LONGEST_SEARCHED
     while left and room > 0:
         each = left.pop()
         if isinstance(each, str):
@@ -260,14 +264,20 @@ def _is_plain(text: str, language: str) -> bool:
     """Return whether nothing in a text is invisible, or looks or sounds like something else."""
     if text != text.strip() or "  " in text or unicodedata.normalize("NFC", text) != text:
         return False
-    if not all(map(is_visible, text)):
+    if not all(map(is_visible, set(text))):
         return False
     return not any(_looks_like_another(word, language) for word in re.findall(r"[^\W\d_]+", text))
 
 
-def _pretends(text: str, name: str) -> bool:
-    said = re.escape(name.replace("_", " ")).replace(r"\ ", "[ _]")
-    return re.search(rf"[,;:?!.]\s*{said}\b", text, re.IGNORECASE) is not None
+def _pretends(text: str, names: tuple[str, ...]) -> bool:
+    return bool(names) and _further(names).search(text) is not None
+
+
+@functools.lru_cache
+def _further(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what finds a name as if a further argument began."""
+    said = "|".join(re.escape(name.replace("_", " ")).replace(r"\ ", "[ _]") for name in names)
+    return re.compile(rf"[,;:?!.]\s*(?:{said})\b", re.IGNORECASE)
 
 
 def _looks_like_another(word: str, language: str) -> bool:
@@ -359,7 +369,7 @@ class SpokenCheck:
         left = [*said]
         for _, value in self._arguments:
             kind = all(map(_is_number, value))
-            found = _first(value, said, places[kind])
+            found = _first(value, left, places[kind])  # no word is said for two values
             if found is None:
                 return False
             places[kind] = found + len(value)

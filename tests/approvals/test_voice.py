@@ -291,6 +291,49 @@ async def test_a_name_that_is_not_what_it_sounds_like_is_not_asked_about_by_voic
     assert asked.reason_code == "not_by_voice"
 
 
+async def test_a_question_about_very_many_arguments_is_asked_elsewhere():
+    async def post(**given: object) -> None: ...
+
+    parameters = {"type": "object", "properties": {}}
+    letter = Tool.from_json_schema(
+        name="post", description="", parameters=parameters, function=post, requires_approval=True
+    )
+    bank = Bank(letter)
+    many = {f"n{number}": "a" for number in range(600)}  # each was looked for in each
+    assert (await bank.call("post", **many)).reason_code == "not_by_voice"
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [(["Ana", "Ben"], "needs_approval"), (["Ana", "amount 5"], "not_by_voice")],
+)
+async def test_an_item_of_a_list_that_sounds_like_another_argument_is_not_asked_about_by_voice(
+    names, reason
+):
+    @tool(requires_approval=True)
+    async def share(names: list[str], amount: int) -> None: ...
+
+    bank = Bank(share)
+    assert (await bank.call("share", names=names, amount=500)).reason_code == reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [("Order 20 pack?", "pending_approval"), ("Order 20 pack, amount 20?", "ok")],
+)
+async def test_one_number_is_not_said_for_two_values(asked, status):
+    @tool(requires_approval=True)
+    async def order(item: str, amount: int) -> None: ...
+
+    bank = Bank(order)
+    approval = (await bank.call("order", item="20 pack", amount=20)).result["approval_id"]
+    bank.transcript.model_spoke(asked)
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).status == status
+
+
 @pytest.mark.parametrize(
     ("path", "spoken", "status"),
     [
