@@ -345,14 +345,12 @@ class SpokenCheck:
         """Return whether the words before the question, in its sentence, leave it as it is."""
         if not _OPPOSING.keys().isdisjoint(sentence[-_OPPOSED:]):
             return False
-        if self._question and self._question[0] in _QUESTIONING:
-            return True
-        # "Send 20 to Ana?" is another question after "Shall I wait before I", or "Shall I refuse:".
-        return (
-            _BEFORE.issuperset(clause)
-            and _QUESTIONING.keys().isdisjoint(sentence[: len(sentence) - len(clause)])
-            and not _leaves_it_to_user(sentence)
-        )
+        asks = bool(self._question) and self._question[0] in _QUESTIONING
+        outside = sentence if asks else sentence[: len(sentence) - len(clause)]
+        if not _QUESTIONING.keys().isdisjoint(outside):
+            return False  # a part of another question: "Should I refuse this:"
+        # "Send 20 to Ana?" is also another one after "Shall I wait before I".
+        return asks or (_BEFORE.issuperset(clause) and not _leaves_it_to_user(sentence))
 
     def _is_in_currency(self, said: Sequence[str]) -> bool:
         """Return whether words name no other currency than the call, or one if it names none."""

@@ -77,6 +77,7 @@ NOT_RUN = {
     "whether it was done, in Chinese": ["model:我 send 了 20 给 Ana 吗?", *YES[1:]],
     "two currencies": ["model:Send 20 euros to Ana, in yen?", *YES[1:]],
     "a value twice": ["model:Send Ana 20, Ana?", *YES[1:]],
+    "whether to ask": ["model:Should I stop asking: " + ASK, *YES[1:]],
     "negated": ["model:Is it not that " + ASK, *YES[1:]],
     "in two turns": ["model:Shall I do this: send,", "end", "model: to Ana, amount 20?", *YES[1:]],
     "interrupted": ["ask", "interrupted", "user:Yes.", "finished"],
