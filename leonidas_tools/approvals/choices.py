@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.approvals.lexicon import is_firm, is_number, spoken_words
+from leonidas_tools.approvals.lexicon import Meaning, is_firm, is_number, judge, spoken_words
 from leonidas_tools.approvals.spoken import numbers_in
 
 if TYPE_CHECKING:
@@ -84,14 +84,17 @@ def are_chosen(
     """
     heard = [word for each in said for word in (*spoken_words(each), ".") if word != ","]
     fields = [
-        _Choice(each, given[name])
+        _Choice(each, given[name], name)
         for name, each in properties_of(schema).items()
         if name in given and any(True for _ in options_of(each))
     ]
     left = heard
     for field in fields:
         left = field.left_of(left)
-    is_whole = left != heard and not any(map(_takes_text, properties_of(schema).values()))
+    is_whole = left != heard and not any(
+        _takes_text(each) and _is_given(each, given.get(name))
+        for name, each in properties_of(schema).items()
+    )
     if fields and not is_firm(left, is_whole=is_whole):
         return len(fields) == 1 and fields[0].is_numbered(said, asked)
     others = [value for field in fields for value in field.chosen]
@@ -130,12 +133,23 @@ def are_numbers_said(
     return True
 
 
+def is_yes(value: Any) -> bool:
+    """Return whether a value is a yes, which the user must have said explicitly."""
+    return value is True or (isinstance(value, str) and judge(value) is Meaning.YES)
+
+
+def is_no(value: Any) -> bool:
+    """Return whether a value is a no."""
+    return value is False or (isinstance(value, str) and judge(value) is Meaning.NO)
+
+
 class _Choice:
     """One property with options, and the values chosen for it."""
 
-    def __init__(self, schema: Any, value: Any) -> None:
+    def __init__(self, schema: Any, value: Any, name: str) -> None:
         self._options = [(each, name) for each, name in options_of(schema) if _is_nameable(each)]
         self._default = schema.get("default")
+        self._called = tuple(spoken_words(name.replace("_", " ")))
         self._value = value
         each = value if isinstance(value, list) else [value]
         self.chosen = [one for one in each if _is_nameable(one)]
@@ -150,6 +164,8 @@ class _Choice:
         `others` are the chosen values of all properties. A default of the server needs no words.
         """
         named = list(dict.fromkeys(value for value, _ in self._found(heard)))
+        if self._is_named_otherwise(heard):
+            return False
         if not named and self._default is not None and self._value == self._default:
             return True
         if isinstance(self._value, list):
@@ -157,6 +173,16 @@ class _Choice:
         options = [value for value, _ in self._options]
         # Only the order tells two values of one kind apart.
         return named == list(dict.fromkeys(each for each in others if each in options))
+
+    def _is_named_otherwise(self, heard: Sequence[str]) -> bool:
+        """Return whether the name of the property is said before an option that is not chosen."""
+        size = len(self._called)
+        return any(
+            value not in self.chosen
+            and start >= size
+            and tuple(heard[start - size : start]) == self._called
+            for value, (start, _) in self._found(heard)
+        )
 
     def is_numbered(self, said: Sequence[str], asked: str) -> bool:
         """Return whether the user has said only the number of the one chosen option."""
@@ -210,6 +236,11 @@ def _takes_text(schema: Any) -> bool:
         "boolean",
     )
     return is_open and not any(True for _ in options_of(schema))
+
+
+def _is_given(schema: Any, value: Any) -> bool:
+    """Return whether a text has more than nothing or the default of the server."""
+    return value not in (None, "") and value != schema.get("default")
 
 
 def _is_nameable(value: Any) -> bool:

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
+from leonidas_tools.approvals.choices import is_no, is_yes
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.approvals.lexicon import Meaning, judge
 from leonidas_tools.approvals.question import Proof
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.calls.call import ResultStatus, ToolResult
@@ -151,18 +151,13 @@ def _values(decision: Decision) -> list[Any]:
 
 def _agrees(decision: Decision) -> bool:
     """Return whether one of the values is a yes, which the user must have said explicitly."""
-    values = _values(decision)
-    return any(
-        one is True or (isinstance(one, str) and judge(one) is Meaning.YES) for one in values
-    )
+    return any(map(is_yes, _values(decision)))
 
 
 def _refuses(decision: Decision) -> bool:
     """Return whether each value is a no, so that a no is the answer."""
     values = [each for each in _values(decision) if each is not None and each != ""]
-    return bool(values) and all(
-        one is False or (isinstance(one, str) and judge(one) is Meaning.NO) for one in values
-    )
+    return bool(values) and all(map(is_no, values))
 
 
 async def answer(
@@ -200,15 +195,17 @@ async def answer(
 
 async def _unproven_values(question: Question, decision: Decision) -> ToolResult | None:
     """Return the refusal of values that the user was not heard to give; `None` if they count."""
+    given = decision.arguments or {}
     refuses = _refuses(decision)
     proof = await _proven(question, hears_out=refuses)
     if proof is Proof.NO and refuses:
         proof = Proof.YES
-    elif proof is Proof.YES and _agrees(decision) and not question.is_agreed():
-        proof = Proof.DOUBTFUL
+    elif proof is Proof.YES:
+        is_agreed = question.is_agreed() or not _agrees(decision)
+        if not is_agreed or question.is_contradicted(given):
+            proof = Proof.DOUBTFUL
     if proof is not Proof.YES:
         return _unproven(question, proof)
-    given = decision.arguments or {}
     if not question.is_chosen(given):
         return _again(question, "not_chosen")
     return None if question.are_numbers_said(given) else _again(question, "not_said")

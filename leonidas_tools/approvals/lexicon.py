@@ -75,7 +75,7 @@ nunca|jamais|nem|nada|nenhum|nenhuma|cancela|cancele|cancelar|cancelado|pare|pá
 para .|para com isso|espera|espere|esperar|peraí|calma|chega|deixa|deixe|depois|negativo|recuso
 nego|rejeita|rejeito|esquece|esqueça|errado|ainda|agora não|agora nao|claro que não|claro que nao
 com certeza não|com certeza que não|cancela isso|cancele isso|isso não
-desisto|sem|melhor não|nein|nicht|niemals|nie|kein
+desisto|sem|melhor não|recusar|rejeitar|negar|nein|nicht|niemals|nie|kein
 keine|stopp|non|jamais|arrête|nee|niet|nej|nei|ikke|inte|ei|нет|не|ні|стоп|όχι|hayır|dur|لا|नहीं|아니
 아니요|아니오|いいえ|không|tidak|jangan|לא|ไม่|نه|ne|nem|nu
 """
@@ -101,6 +101,11 @@ confirma , por favor|por favor , confirma|certo isso|tá certo isso|está certo 
 confirma isso|ah tá|ah , tá|não sei|nao sei|sei lá|não tenho certeza|nao tenho certeza|aber|oder|y
 ou|et|und|ma
 """
+_GRANTS = """
+approve|approved|i approve|i approve it|accept|accepted|i accept|granted|aceito|eu aceito|aprovo
+aprovado|autorizo|eu autorizo|autorizado
+"""
+"""Consents that may be meant for what the question is about: "Approve." to "Deny the request?"."""
 _CONSENT_HAN = """
 好|好的|好吧|好啊|好呀|好嘞|好哒|好滴|好哇|好的呀|好的呢|好好|好好好|是|是的|是啊|是呀|是的呀|是是是
 行|行的|行吧|行啊|行呀|行行行|对|对的|对啊|对呀|对对|对对对|對|對的|對啊|嗯|嗯嗯|嗯嗯嗯|成|成吧
@@ -219,7 +224,9 @@ class _Phrase:
     kind: _Kind
 
 
-def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Meaning:
+def judge(
+    text: str, question: str = "", texts: Sequence[str] = (), *, lends: bool = True
+) -> Meaning:
     """Return whether an answer to a yes-or-no question means yes, no or neither.
 
     Args:
@@ -227,6 +234,7 @@ def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Meaning:
         question: The question. A yes may repeat its words, but not change them.
         texts: The texts in the question that are data, such as a message to be sent. A yes may
             repeat one only in full and after another word of the question, as in "to Ana".
+        lends: Whether a yes may repeat words of the question at all.
 
     Example:
         >>> [judge(text).value for text in ("Yes, do it.", "No, don't!", "Yes, but not now.")]
@@ -245,7 +253,10 @@ def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Meaning:
         return Meaning.NO if _Kind.REFUSAL in kinds else Meaning.DOUBTFUL
     if words[-2] == "," or not kinds.isdisjoint({_Kind.REFUSAL, _Kind.DOUBT}):
         return Meaning.DOUBTFUL
-    if _Kind.UNKNOWN in kinds and not _repeats(pieces, question, texts):
+    consents = {piece.words for piece in pieces if piece.kind is _Kind.CONSENT}
+    if consents <= _lexicon().grants and _refuses(question, texts):
+        return Meaning.DOUBTFUL
+    if _Kind.UNKNOWN in kinds and not (lends and _repeats(pieces, question, texts)):
         return Meaning.DOUBTFUL
     return Meaning.YES
 
@@ -338,6 +349,7 @@ class _Lexicon:
     consents_han: tuple[str, ...]
     numbers: Mapping[str, str]
     large: frozenset[str]
+    grants: frozenset[tuple[str, ...]]
     negators: frozenset[tuple[str, ...]]
     links: frozenset[str]
     joins: frozenset[str]
@@ -369,6 +381,7 @@ def _lexicon() -> _Lexicon:
         consents_han=tuple(sorted(_phrases(_CONSENT_HAN), key=len, reverse=True)),
         numbers=numbers,
         large=frozenset(_phrases(_LARGE)),
+        grants=frozenset(tuple(each.split()) for each in _phrases(_GRANTS)),
         negators=frozenset(tuple(each.split()) for each in _phrases(_NEGATORS)),
         links=frozenset(_phrases(_LINKS)),
         joins=frozenset(_phrases(_JOINS)),
@@ -399,7 +412,7 @@ def _pieces(words: Sequence[str]) -> Iterator[_Phrase]:
             yield _Phrase(piece.words, _Kind.REFUSAL)
         else:
             yield piece
-        negated = piece.words in negators
+        negated = piece.words in negators or piece.words[-1:] in negators  # "why not accept"
 
 
 def _found(words: Sequence[str]) -> Iterator[_Phrase]:
@@ -450,6 +463,7 @@ def _found_han(run: str) -> Iterator[_Kind]:
         for length in range(min(lexicon.longest_han, len(run) - start), 0, -1):
             phrase = run[start : start + length]
             is_word = length > 1 or run == phrase or (start == 0 and phrase in _STARTS_HAN)
+            is_word = is_word and (phrase[-1] not in _NEGATORS_HAN or start + length == len(run))
             kind = lexicon.han.get(phrase)
             if is_word and kind in {_Kind.CONSENT, _Kind.ASIDE}:
                 yield kind
@@ -523,6 +537,12 @@ def _lent(question: str, texts: Sequence[str]) -> list[str]:
     if turns or _CUT in words or not set(question).isdisjoint(_NEGATORS_HAN):
         return []
     return _without_negative(words, texts)
+
+
+def _refuses(question: str, texts: Sequence[str]) -> bool:
+    """Return whether what a question is about is a refusal, such as "deny request"."""
+    words = _without_texts(list(_words(question)), texts)
+    return any(piece.kind is _Kind.REFUSAL for piece in _pieces(words))
 
 
 def _without_negative(words: Sequence[str], texts: Sequence[str]) -> list[str]:

@@ -8,11 +8,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
-from leonidas_tools.approvals.choices import are_chosen, are_numbers_said
+from leonidas_tools.approvals.choices import (
+    are_chosen,
+    are_numbers_said,
+    is_no,
+    is_yes,
+    properties_of,
+)
 from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
-from leonidas_tools.approvals.lexicon import Meaning, judge
+from leonidas_tools.approvals.lexicon import Meaning
 from leonidas_tools.approvals.log import ApprovalLog, Closing
-from leonidas_tools.approvals.spoken import is_said_in
+from leonidas_tools.approvals.spoken import SpokenCheck
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.approvals.untrusted import tools_read_in
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
@@ -22,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.approvals.request import ApprovalRequest, Channel, Decision
-    from leonidas_tools.approvals.spoken import SpokenCheck
     from leonidas_tools.approvals.transcript import Exchange, Utterance
     from leonidas_tools.approvals.untrusted import Foreign
     from leonidas_tools.calls.call import ToolCall, ToolResult
@@ -160,15 +165,36 @@ class Question:
         return not self.is_spoken or self.proof(self.exchange()) is Proof.NOT_ANSWERED
 
     def is_agreed(self) -> bool:
-        """Return whether the user has clearly said yes after the words of the question.
+        """Return whether the user has clearly said yes to the words of the question.
 
         Other values count after any turn of the model, which may ask in its own words.
         """
         exchange = self.exchange()
         asked = str(self.request.details.get("message", self.request.title))
-        return is_said_in(asked, exchange.speech) and any(
+        checks = [SpokenCheck(asked, "", {}), *([] if self.voice is None else [self.voice[1]])]
+        return any(each.is_asked_in(exchange.speech) for each in checks) and any(
             self._judged(each.text) is Meaning.YES for each in exchange.answers
         )
+
+    def is_contradicted(self, given: Mapping[str, Any]) -> bool:
+        """Return whether a value says no where the user has clearly said yes.
+
+        Beside a value that agrees, a default of the server needs no words.
+        """
+        agrees = any(is_yes(each) for each in given.values())
+        fields = properties_of(self.request.schema or {})
+        defaults = {
+            name: each["default"]
+            for name, each in fields.items()
+            if isinstance(each, dict) and "default" in each
+        }
+        said_no = [
+            name
+            for name, each in given.items()
+            if is_no(each) and not (agrees and name in defaults and defaults[name] == each)
+        ]
+        answers = self.exchange().answers if said_no else []
+        return any(self._judged(each.text) is Meaning.YES for each in answers)
 
     def is_chosen(self, given: Mapping[str, Any]) -> bool:
         """Return whether the user has since named the choices among the values."""
@@ -182,10 +208,7 @@ class Question:
         return are_numbers_said(self.request.schema or {}, given, said)
 
     def _judged(self, text: str) -> Meaning:
-        """Judge an utterance; if an argument is a list, it may not repeat the question's words."""
-        lists = any(isinstance(each, list | tuple | dict) for each in self.request.details.values())
-        question = "" if lists or self.voice is None else self.voice[0]
-        return judge(text, question, self.request.texts)
+        return self.request.judge(text, "" if self.voice is None else self.voice[0])
 
     def _is_harmless(self, said: Utterance) -> bool:
         """Return whether an utterance over the question leaves the answer unambiguous.

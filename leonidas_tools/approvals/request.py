@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
+from leonidas_tools.approvals.lexicon import Meaning, judge
 from leonidas_tools.results.texts import AS_IT_IS, Wording
 
 Scope: TypeAlias = Literal["session", "user", "file"]
@@ -66,6 +67,11 @@ class ApprovalRequest:
     def texts(self) -> tuple[str, ...]:
         """Return the arguments that are texts."""
         return tuple(each for each in self.details.values() if isinstance(each, str))
+
+    def judge(self, text: str, question: str) -> Meaning:
+        """Judge an answer; where an argument has parts, a yes may not repeat the question."""
+        parts = any(isinstance(each, list | tuple | dict) for each in self.details.values())
+        return judge(text, question, self.texts, lends=not parts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain JSON, without the hash: it would reveal short secrets."""

@@ -10,6 +10,7 @@ import functools
 import json
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 LONGEST_SAID = 80
 """The most characters of one value that are spoken."""
 MOST_ITEMS_SAID = 10
+MOST_ARGUMENTS_SAID = 50
 _LONGEST_SHORTENED = 20_000
 """The most characters of a value that may be shortened to its beginning and end."""
 _MOST_ITEMS_SHORTENED = 200
+_LONGEST_SEARCHED = 2_000
 _LONGEST_QUESTION = 400
 _ENDS = 3
 """Items spoken at each end of a long list."""
@@ -41,19 +44,26 @@ def _table(text: str) -> dict[str, None]:
     return dict.fromkeys(text.split())
 
 
-_MONEY = _table("""
-    euro euros eur dollar dollars usd pound pounds gbp yuan rmb cny yen jpy rupee rupees real
-    reais brl franc francs chf rouble roubles dinheiro money 元 块 钱
-    """)
+_MONEY = {
+    word: each.split()[0]
+    for each in """
+    euro euros eur|dollar dollars usd|pound pounds gbp|yuan rmb cny 元 块|yen jpy|rupee rupees
+    real reais brl|franc francs chf|rouble roubles|money dinheiro 钱
+    """.strip()
+    .replace("\n", "|")
+    .split("|")
+    for word in each.split()
+}
+"""Words for money, and the currency of each; `money` is any."""
 _ASKING = _table("""
-    shall should may can could would will i we you me do does did want like to the a an of for
+    shall should may can could would will i we you me do does want like to the a an of for
     from in on at with and so now just please really is are be that this it ok okay right correct
     confirm go ahead proceed yes agree allow then posso devo podemos quer queres gostaria
     deseja que eu para pra o os as ao à de do da dos em na com e por favor isto isso é certo
     confirma confirmas sim agora então mesmo fazer
     要 我 们 这 樣 样 做 吗 嗎 把 给 給 到 向 请 問 问 好 可 以 确 確
 
-    认 認 是 的 了 您 你 想 现 現 在 行 对 對
+    认 認 是 的 您 你 想 现 現 在 行 对 對
     """)
 """Words that ask for consent and do not describe the action."""
 _YES_OR_NO = [each.split() for each in ("yes or no", "sim ou não", "sim ou nao", "是 否")]
@@ -68,7 +78,7 @@ _QUESTIONING = _table("""
     deseja 吗 嗎 要
     """)  # noqa: RUF001 - as they are written
 """Signs and words of a question that is put to the user."""
-_ARTICLES = _table("the a an o os as 的 了 把")
+_ARTICLES = _table("the a an o os as 的 把")
 _PREPOSITIONS = _table("to for in on at with para pra ao à em na com 到 向 给 給")
 _TURNING = _table("from of de da dos no or yes ou sim agree")
 """Words that can turn round what is done: "from Ana" for "to Ana"."""
@@ -78,11 +88,11 @@ _HARMLESS = {*_ASKING, *_MONEY}
 _AFTER = _ASKING.keys() - _PREPOSITIONS.keys() - {"from", "of", "de", "da", "dos"}
 _OPPOSING = _table("""
     not never don't dont doesn't won't shouldn't wouldn't without instead or otherwise
-    não nao nunca sem ou 不 别 別 勿 或 还 還
+    did didn't no não nao nunca sem ou 不 别 別 勿 或 还 還
     """)
 _OPPOSED = 4
 """Words before a question among which one of these turns it round ("You don't want me to"), or
-makes it the second of two ("Will you do it, or").
+makes it the second of two ("Will you do it, or"), or asks about the past ("Did I").
 """
 _MIXED = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
 _LIKE_LATIN = frozenset("абвгеһіјкмнопрсԁѕтухѵԛԝӏьαβγεζηικνορτυχωϲϳ")
@@ -126,7 +136,7 @@ class ValueSpeaker:
     """
 
     language: str = "en"
-    names: Sequence[str] = ()
+    names: tuple[str, ...] = ()
     shortens: bool = False
 
     def say(self, value: Any) -> str:
@@ -163,8 +173,11 @@ class ValueSpeaker:
     def _say_list(self, value: Sequence[Any]) -> str:
         if not value:
             return "empty"
-        if any(isinstance(each, str) and "," in each for each in value):
+        texts = [each for each in value if isinstance(each, str)]
+        if any("," in each for each in texts):
             raise UnsayableError  # one item could be heard as two
+        if any(_pretends(f", {each}", self.names) for each in texts):
+            raise UnsayableError
         if any(isinstance(each, list | tuple | Mapping) for each in value):
             return self._say_mapping(value)
         if len(value) <= MOST_ITEMS_SAID:
@@ -180,7 +193,10 @@ class ValueSpeaker:
     def _say_mapping(self, value: Mapping[Any, Any] | Sequence[Any]) -> str:
         if not self.shortens:
             raise UnsayableError
-        return self._shortened(_json(value))
+        text = _json(value)
+        if len(text) > _LONGEST_SHORTENED or not _is_plain(text, self.language):
+            raise UnsayableError
+        return self._shortened(text)
 
     def _say_text(self, text: str) -> str:
         if not text:
@@ -189,19 +205,15 @@ class ValueSpeaker:
             raise UnsayableError  # before each character is looked at
         if text == MASK:
             return "hidden"
-        if (
-            MASK in text
-            or not _is_plain(text, self.language)
-            or any(_pretends(text, each) for each in self.names)
-        ):
+        if MASK in text or not _is_plain(text, self.language):
             raise UnsayableError
-        return text if len(text) <= LONGEST_SAID else self._shortened(text)
+        said = self._shortened(text)
+        if _pretends(said, self.names):
+            raise UnsayableError
+        return said
 
-    def _shortened(self, text: str) -> str:
-        if not self.shortens or len(text) > _LONGEST_SHORTENED:
-            raise UnsayableError
-        if not _is_plain(text, self.language):
-            raise UnsayableError
+    @staticmethod
+    def _shortened(text: str) -> str:
         if len(text) <= LONGEST_SAID:
             return text
         half = LONGEST_SAID // 2
@@ -219,11 +231,6 @@ def is_plain(question: str, language: str) -> bool:
     return _is_plain(" ".join(question.split()), language)
 
 
-def is_said_in(text: str, speech: str) -> bool:
-    """Return whether a speech has the words of a text, one after the other."""
-    return len(speech) <= _LONGEST_SPEECH and _last(_words(text), _words(speech)) is not None
-
-
 def has_question(value: Any) -> bool:
     """Return whether a text in a value may be heard as a question; of a very long one, that it may.
 
@@ -231,7 +238,7 @@ def has_question(value: Any) -> bool:
         >>> [has_question(value) for value in (["Shall I play music"], "See you.", 20)]
         [True, False, False]
     """
-    left, room = [value], _LONGEST_SHORTENED
+    left, room = [value], _LONGEST_SEARCHED
     while left and room > 0:
         each = left.pop()
         if isinstance(each, str):
@@ -257,14 +264,20 @@ def _is_plain(text: str, language: str) -> bool:
     """Return whether nothing in a text is invisible, or looks or sounds like something else."""
     if text != text.strip() or "  " in text or unicodedata.normalize("NFC", text) != text:
         return False
-    if not all(map(is_visible, text)):
+    if not all(map(is_visible, set(text))):
         return False
     return not any(_looks_like_another(word, language) for word in re.findall(r"[^\W\d_]+", text))
 
 
-def _pretends(text: str, name: str) -> bool:
-    said = re.escape(name.replace("_", " ")).replace(r"\ ", "[ _]")
-    return re.search(rf"[,;:?!.]\s*{said}\b", text, re.IGNORECASE) is not None
+def _pretends(text: str, names: tuple[str, ...]) -> bool:
+    return bool(names) and _further(names).search(text) is not None
+
+
+@functools.lru_cache
+def _further(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what finds a name as if a further argument began."""
+    said = "|".join(re.escape(name.replace("_", " ")).replace(r"\ ", "[ _]") for name in names)
+    return re.compile(rf"[,;:?!.]\s*(?:{said})\b", re.IGNORECASE)
 
 
 def _looks_like_another(word: str, language: str) -> bool:
@@ -295,6 +308,8 @@ class SpokenCheck:
         self._arguments = [
             (_words(name.replace("_", " ")), _words(text)) for name, text in arguments.items()
         ]
+        named = (token for each in self._arguments for part in each for token in part)
+        self._currencies = _currencies_in([*self._question, *self._tool, *named])
 
     def is_asked_in(self, speech: str) -> bool:
         """Return whether one turn of the model asks the question, and says nothing else after it.
@@ -316,14 +331,31 @@ class SpokenCheck:
         sentences = [said for each in _SENTENCE.split(speech) if (said := _words(each))]
         said = [token for each in sentences for token in each]
         place = _last(self._question, said)
-        if place is not None and _is_harmless(said[place + len(self._question) :]):
-            return _OPPOSING.keys().isdisjoint(_before(place, sentences)[-_OPPOSED:])
+        after = [] if place is None else said[place + len(self._question) :]
+        if place is not None and _is_harmless(after) and self._is_in_currency(after):
+            return self._begins_after(*_before(place, speech))
         for sentence in reversed(sentences):
             if self._is_paraphrased_in(sentence):
                 return True
             if not _is_harmless(sentence):
                 return False
         return False
+
+    def _begins_after(self, sentence: Sequence[str], clause: Sequence[str]) -> bool:
+        """Return whether the words before the question, in its sentence, leave it as it is."""
+        if not _OPPOSING.keys().isdisjoint(sentence[-_OPPOSED:]):
+            return False
+        asks = bool(self._question) and self._question[0] in _QUESTIONING
+        outside = sentence if asks else sentence[: len(sentence) - len(clause)]
+        if not _QUESTIONING.keys().isdisjoint(outside):
+            return False  # a part of another question: "Should I refuse this:"
+        # "Send 20 to Ana?" is also another one after "Shall I wait before I".
+        return asks or (_BEFORE.issuperset(clause) and not _leaves_it_to_user(sentence))
+
+    def _is_in_currency(self, said: Sequence[str]) -> bool:
+        """Return whether words name no other currency than the call, or one if it names none."""
+        found = _currencies_in(said)
+        return found <= self._currencies if self._currencies else len(found) <= 1
 
     def _is_paraphrased_in(self, said: list[str]) -> bool:
         if not self._tool or not all(_is_said(token, said) for token in self._tool):
@@ -332,27 +364,30 @@ class SpokenCheck:
         start, end = of_tool[0], of_tool[-1] + 1
         # Only the order tells two values of one kind apart.
         places = {True: start, False: start}
+        left = [*said]
         for _, value in self._arguments:
             kind = all(map(_is_number, value))
-            found = _first(value, said, places[kind])
+            found = _first(value, left, places[kind])  # no word is said for two values
             if found is None:
                 return False
             places[kind] = found + len(value)
+            left[found : found + len(value)] = [""] * len(value)
         end = max(end, *places.values())
         core = said[start:end]
         return (
             _BEFORE.issuperset(said[:start])
             and not _leaves_it_to_user(said[:start])
             and not _leaves_it_to_user(said[end:])
-            and self._words_between().issuperset(core)
+            and self._words_between().issuperset(left[start:end])
+            and self._is_in_currency(said)
             and _AFTER.issuperset(_without_yes_or_no(said[end:]))
             and not any(self._is_misnamed(name, value, core) for name, value in self._arguments)
         )
 
     def _words_between(self) -> set[str]:
-        """Return the words that may stand from the tool to the last value."""
-        words = {*_BETWEEN, *self._tool}.union(*(part for each in self._arguments for part in each))
+        """Return the words that may stand from the tool to the last value, besides the values."""
         names = {token for name, _ in self._arguments for token in name}
+        words = {"", *_BETWEEN, *self._tool, *names}
         texts = [value for _, value in self._arguments if not all(map(_is_number, value))]
         if len(texts) > 1 or not names.isdisjoint({*_PREPOSITIONS, *_TURNING}):
             return words
@@ -395,13 +430,25 @@ def _without_yes_or_no(words: Sequence[str]) -> list[str]:
     return left
 
 
-def _before(place: int, sentences: Sequence[Sequence[str]]) -> Sequence[str]:
-    """Return the words before a place in sentences that are counted through, in its sentence."""
-    for sentence in sentences:
-        if place < len(sentence):
-            return sentence[:place]
-        place -= len(sentence)
-    return ()
+def _before(place: int, speech: str) -> tuple[list[str], list[str]]:
+    """Return the words before one that is counted through, in its sentence and in its clause."""
+    for sentence in _SENTENCE.split(speech):
+        words = _words(sentence)
+        if place < len(words):
+
+            def index_of(start: int, text: str = sentence, count: int = len(words)) -> int:
+                return count - len(_words(text[start:]))
+
+            starts = [0, *(match.end() for match in _PAUSE.finditer(sentence))]
+            last = starts[bisect_right(starts, place, key=index_of) - 1]
+            return words[:place], words[index_of(last) : place]
+        place -= len(words)
+    return [], []
+
+
+def _currencies_in(words: Sequence[str]) -> set[str]:
+    """Return the currencies that words name."""
+    return {_MONEY[word] for word in words if word in _MONEY} - {"money"}
 
 
 def _after_articles(words: Sequence[str], place: int) -> int:

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.approvals.lexicon import Meaning, judge
+from leonidas_tools.approvals.lexicon import Meaning
 from leonidas_tools.approvals.request import Answer, ApprovalRequest, Decision
 from leonidas_tools.redaction.visible import visible
 
@@ -58,8 +58,8 @@ class TerminalChannel:
     """Ask one question at a time in the terminal, until the answer is clear.
 
     A question too long for a screen is shown as its beginning, the number of characters left out,
-    and its end. It can be approved only after it has been shown in full. What was typed before the
-    question is no answer to it.
+    and its end. It can be approved only after it has been shown in full. What was typed before is
+    no answer.
 
     Args:
         read: Reads a line. An empty string means the end of the input: the call is denied.
@@ -114,6 +114,7 @@ class TerminalChannel:
                     text = json.dumps(value, ensure_ascii=False, default=str)
                     self._write(f"  {visible(name)}: {visible(text)}\n")
                 self._write(f"{_ends(question, request.words)}\n")
+                self._discard()  # typed before it was shown
                 break
             decision = _decision(line, request)
             if decision is not None and decision.answer is Answer.DENY:
@@ -171,7 +172,7 @@ def _decision(line: str, request: ApprovalRequest) -> Decision | None:
     word = line.strip().casefold()
     if word in _LETTERS:
         return _LETTERS[word]
-    said = judge(line, request.title, request.texts)
+    said = request.judge(line, request.title)
     if said is Meaning.DOUBTFUL:
         return None
     return Decision.approve() if said is Meaning.YES else Decision.deny()

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals.spoken import (
+    MOST_ARGUMENTS_SAID,
     SpokenCheck,
     UnsayableError,
     ValueSpeaker,
@@ -81,7 +82,7 @@ def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which wor
     """
     usual = words.template("approval_question", language)
     voice = ValueSpeaker(language=language, names=tuple(arguments), shortens=shortens)
-    if not all(map(voice.is_name, (tool, *arguments))):
+    if len(arguments) > MOST_ARGUMENTS_SAID or not all(map(voice.is_name, (tool, *arguments))):
         return None
     try:
         said = _question(tool, arguments, rule, usual, voice.say)

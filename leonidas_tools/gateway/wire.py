@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from leonidas_tools.gateway.closing import UNSUPPORTED, CloseError
 from leonidas_tools.gateway.sound import SoundFormat
@@ -56,7 +56,7 @@ class Answered(_Message):
 
     type: Literal["answer"]
     question: Annotated[str, Field(max_length=128)]
-    approve: bool
+    approve: StrictBool
 
 
 ClientMessage: TypeAlias = Text | AudioEnd | Answered

@@ -94,9 +94,9 @@ class ServedCall:
         finally:
             self.asked = self._decided = None
 
-    def decide(self, decision: Decision) -> None:
-        """Give the answer to the question, if it is still open."""
-        if self._decided is not None and not self._decided.done():
+    def decide(self, request: ApprovalRequest, decision: Decision) -> None:
+        """Give the answer to a question, if that one is still open."""
+        if self.asked is request and self._decided is not None and not self._decided.done():
             self._decided.set_result(decision)
             self.asked = None
 

@@ -61,7 +61,7 @@ class ToolServer:
         self._offered = OfferedTools(self._tools, patterns)
         self._sessions = Sessions(self._ask, self._tell, most_sessions)
         self._calls: dict[str, ServedCall] = {}
-        self._waiting: dict[str, ServedCall] = {}
+        self._waiting: dict[str, tuple[ServedCall, ApprovalRequest]] = {}
         self._running: set[str] = set()
         self._idle = asyncio.Event()
         self._bus = InMemorySubscriptionBus()
@@ -175,7 +175,7 @@ class ToolServer:
         state = secrets.token_urlsafe(16)
         while len(self._waiting) >= _MOST_WAITING:
             self._forget(next(iter(self._waiting)))
-        self._waiting[state] = call
+        self._waiting[state] = (call, request)
         kept = max(request.deadline - time.time(), 0.0) + _KEPT_SECONDS
         asyncio.get_running_loop().call_later(kept, self._forget, state)
         return mcp_types.InputRequiredResult(
@@ -186,21 +186,23 @@ class ToolServer:
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> ServedCall | None:
         """Return the call that a client comes back to with an answer."""
-        call = self._waiting.get(params.request_state or "")
-        if call is None:
+        waiting = self._waiting.get(params.request_state or "")
+        if waiting is None:
             return None
+        call, asked = waiting
         if (call.name, call.arguments) != (params.name, params.arguments or {}):
             raise MCPError(mcp_types.INVALID_PARAMS, "The request state is that of another call")
         del self._waiting[params.request_state or ""]
         call.context = context
         answer = (params.input_responses or {}).get(ANSWER)
         if isinstance(answer, mcp_types.ElicitResult):
-            call.decide(decision_of(answer))
+            call.decide(asked, decision_of(answer))
         return call
 
     def _forget(self, state: str) -> None:
-        call = self._waiting.pop(state, None)
-        if call is not None:
+        waiting = self._waiting.pop(state, None)
+        if waiting is not None:
+            call, _ = waiting
             self._calls.pop(call.id, None)
             call.cancel()
 
@@ -226,7 +228,7 @@ class ToolServer:
         task.add_done_callback(self._tasks.discard)
 
     async def _stop(self) -> None:
-        for call in (*self._calls.values(), *self._waiting.values()):
+        for call in (*self._calls.values(), *(call for call, _ in self._waiting.values())):
             call.cancel()
         for task in self._tasks:
             task.cancel()

@@ -69,7 +69,8 @@ def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
     positional = signature.positional
 
     def bind(call: ToolCall, context: ToolContext | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        arguments = dict(call.arguments) if convert is None else convert(call.arguments)
+        given = _copied(call.arguments)
+        arguments = given if convert is None else convert(given)
         if injected is not None:
             arguments[injected] = context
         if not positional:
@@ -77,6 +78,19 @@ def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
         return tuple(arguments.pop(name) for name in positional if name in arguments), arguments
 
     return bind
+
+
+def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments whose lists and objects a tool may change; the call keeps its own."""
+    copied = dict(arguments)
+    parts: list[Any] = [copied]
+    while parts:
+        part = parts.pop()
+        for place, each in [*(part.items() if type(part) is dict else enumerate(part))]:
+            if type(each) in {list, dict}:
+                part[place] = each.copy()
+                parts.append(part[place])
+    return copied
 
 
 def _calling(function: Callable[..., Any], bind: Bind) -> CallFunction:

@@ -82,7 +82,20 @@ def test_beside_a_choice_there_may_be_other_words_only_where_a_text_is_asked_for
         ("Quero a tea, por favor.", DRINK, True),
         ("我要 tea", DRINK, True),
     ):
-        assert chosen("tea", said, schema=schema) == counts
+        given = {"drink": "tea", "name": "Ana"} if schema is name else {"drink": "tea"}
+        assert are_chosen(schema, given, [said], ASKED) == counts
+
+
+def test_a_text_that_the_model_does_not_report_lets_no_other_words_stand_beside_a_choice():
+    note = {"type": "string", "default": ""}
+    schema = {"properties": {"action": {"enum": ["keep", "delete"]}, "note": note}}
+    for given, said, counts in (
+        ({"action": "delete", "note": ""}, "Delete is a bad idea.", False),
+        ({"action": "delete"}, "My brother would pick delete.", False),
+        ({"action": "delete"}, "Delete, please.", True),
+        ({"action": "delete", "note": "It is old."}, "Delete, it is old.", True),
+    ):
+        assert are_chosen(schema, given, [said], "Keep or delete?") == counts
 
 
 def test_several_utterances_are_one_answer():
@@ -135,6 +148,10 @@ def test_two_choices_of_one_kind_are_distinguished_by_their_order():
     assert are_chosen(schema, {"from": "Porto", "to": "Faro"}, said, "")
     assert not are_chosen(schema, {"from": "Faro", "to": "Porto"}, said, "")
     assert not are_chosen(schema, {"from": "Porto", "to": "Porto"}, said, "")
+    assert not are_chosen(schema, {"from": "Faro", "to": "Porto"}, ["To Faro from Porto."], "")
+    account = {"properties": {"account": city, "pay_to": city}}
+    said = ["Pay to Faro, account Porto."]
+    assert not are_chosen(account, {"account": "Faro", "pay_to": "Porto"}, said, "")
 
 
 def test_a_default_needs_no_words_but_gives_way_to_them():

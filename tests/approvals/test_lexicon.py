@@ -202,6 +202,10 @@ async def test_a_yes_that_names_a_part_of_a_list_is_no_yes_to_all():
     bank.answer("Yes, Ana.")
     told = await bank.confirm(asked.result["approval_id"])
     assert (told.reason_code, sent) == ("doubtful", [])
+    lines = iter(["Yes, Ana.\n", "no\n"])
+    in_terminal = Bank(invite, approval=TerminalChannel(lambda: next(lines), lambda _: None))
+    await in_terminal.call("invite", names=["Ana", "Ben"])
+    assert sent == []
 
 
 # --- properties --------------------------------------------------------------------------------
@@ -305,6 +309,30 @@ def test_the_question_lends_its_words_part_by_part_and_no_others():
     assert said("Confirm the order", "Confirm the order?") == "doubtful"
     assert said("Yes, pay Ana", "Pay Ana " + "for this " * 30) == "doubtful"
     assert said("Yes, pay Ana", "Pay Ana for…") == "doubtful"
+
+
+def test_consent_after_why_not_asks_why_it_is_refused():
+    said = {
+        each: judge(each).value
+        for each in ("Why not.", "Why not, go ahead.", "Por que não.", "为什么不", "为什么不，可以")
+    }
+    assert set(said.values()) == {"yes"}, said
+    asked = (
+        "Why not accept",
+        "Por que não pode",
+        "Por que não quero.",
+        "为什么不可以",
+        "为什么不行",
+    )
+    assert [judge(each).value for each in asked] == ["doubtful"] * len(asked)
+
+
+@pytest.mark.parametrize("words", ["Approve.", "I accept.", "Granted, thanks.", "Aprovado."])
+def test_approval_is_no_yes_to_a_refusal_of_what_it_may_be_meant_for(words):
+    assert judge(words, "Shall I do this: answer request, from Deny, user Ana?", ["Deny"]) == "yes"
+    assert judge(words, "Shall I do this: deny request, user Ana?", ["Ana"]) == "doubtful"
+    assert judge(f"Yes. {words}", "Shall I do this: deny request, user Ana?", ["Ana"]) == "yes"
+    assert judge(words, "Posso fazer isto: recusar pedido?") == "doubtful"
 
 
 def test_what_comes_after_the_longest_answer_cannot_be_lost():

@@ -96,6 +96,19 @@ async def test_a_long_question_is_approved_once_all_of_it_was_shown():
     assert len(screens[2].splitlines()[-2]) < 1_100  # what is asked stands above the prompt
 
 
+async def test_a_yes_that_was_typed_before_a_long_question_was_shown_does_not_count():
+    lines = ["show\n", "y\n"]
+
+    def drop():
+        if lines == ["y\n"]:  # what is left after "show"
+            lines.clear()
+
+    channel = TerminalChannel(
+        read=lambda: lines.pop(0) if lines else "no\n", write=lambda _: None, discard=drop
+    )
+    assert await channel(asked(f"Run {LONG}?", command=LONG)) == Decision.deny()
+
+
 async def test_the_end_of_the_input_denies_a_long_question():
     with pytest.raises(EOFError, match="the terminal has no more input"):
         await answered(asked(f"Run {LONG}?"), "")

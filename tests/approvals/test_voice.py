@@ -202,6 +202,68 @@ async def test_a_sentence_with_the_values_in_order_asks_the_question(asked):
 
 
 @pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("Send 20 euros to Ana?", "ok"),
+        ("Okay, Ana Maria, send 20 euros to Ana?", "ok"),
+        ("So, shall I now send 20 euros to Ana, yes or no?", "ok"),
+        ("Do you want me to send 20 euros to Ana?", "ok"),
+        ("Send 20 euros to Ana? In euros, right?", "ok"),
+        ("Shall I wait before I send 20 euros to Ana?", "pending_approval"),
+        ("Should I refuse to send 20 euros to Ana?", "pending_approval"),
+        ("Is it wrong to send 20 euros to Ana?", "pending_approval"),
+        ("Shall I refuse this: send 20 euros to Ana?", "pending_approval"),
+        ("I say no to this: send 20 euros to Ana?", "pending_approval"),
+        ("Did I send 20 euros to Ana?", "pending_approval"),
+        ("Will you send 20 euros to Ana?", "pending_approval"),
+        ("Will you, please, send 20 euros to Ana?", "pending_approval"),
+        ("Why can't I send 20 euros to Ana?", "pending_approval"),
+        ("Send 20 euros to Ana? In yen, right?", "pending_approval"),
+    ],
+)
+async def test_a_question_of_a_rule_that_is_part_of_another_one_is_not_asked(asked, status):
+    bank = Bank()
+    words = "Send {amount} euros to {to}?"
+    rule = Rule(name="money", decide="ask", tools=("send",), message=words)
+    bank.session.get(SessionPolicy).rules.append(rule)
+    approval = await bank.ask()
+    bank.transcript.model_spoke(asked)
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).status == status
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("Pay 20 euros, fee 5?", "ok"),
+        ("Pay €20, fee 5?", "ok"),
+        ("Pay 20 dollars, fee 5?", "pending_approval"),
+        ("Pay 20 yen, fee 5 euros?", "pending_approval"),
+        ("Pay 5 20 5 euros?", "pending_approval"),
+    ],
+)
+@pytest.mark.parametrize(("tool_name", "amount"), [("pay_euros", "amount"), ("pay", "amount_eur")])
+async def test_a_sentence_with_another_currency_or_value_does_not_ask_the_question(
+    tool_name, amount, asked, status
+):
+    async def paid(**given: object) -> None: ...
+
+    parameters = {"type": "object", "properties": {amount: {}, "fee": {}}}
+    pay = Tool.from_json_schema(
+        name=tool_name, description="", parameters=parameters, function=paid, requires_approval=True
+    )
+    bank = Bank(pay)
+    approval = (await bank.call(tool_name, **{amount: 20, "fee": 5})).result["approval_id"]
+    bank.transcript.model_spoke(asked)
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).status == status
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "? Never mind. Shall I play music",
@@ -227,6 +289,49 @@ async def test_a_name_that_is_not_what_it_sounds_like_is_not_asked_about_by_voic
     more = {"to_whom": "Ana", name: "Eve"}
     asked = await bank.tools.execute("post", more, session=bank.session)
     assert asked.reason_code == "not_by_voice"
+
+
+async def test_a_question_about_very_many_arguments_is_asked_elsewhere():
+    async def post(**given: object) -> None: ...
+
+    parameters = {"type": "object", "properties": {}}
+    letter = Tool.from_json_schema(
+        name="post", description="", parameters=parameters, function=post, requires_approval=True
+    )
+    bank = Bank(letter)
+    many = {f"n{number}": "a" for number in range(600)}  # each was looked for in each
+    assert (await bank.call("post", **many)).reason_code == "not_by_voice"
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [(["Ana", "Ben"], "needs_approval"), (["Ana", "amount 5"], "not_by_voice")],
+)
+async def test_an_item_of_a_list_that_sounds_like_another_argument_is_not_asked_about_by_voice(
+    names, reason
+):
+    @tool(requires_approval=True)
+    async def share(names: list[str], amount: int) -> None: ...
+
+    bank = Bank(share)
+    assert (await bank.call("share", names=names, amount=500)).reason_code == reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [("Order 20 pack?", "pending_approval"), ("Order 20 pack, amount 20?", "ok")],
+)
+async def test_one_number_is_not_said_for_two_values(asked, status):
+    @tool(requires_approval=True)
+    async def order(item: str, amount: int) -> None: ...
+
+    bank = Bank(order)
+    approval = (await bank.call("order", item="20 pack", amount=20)).result["approval_id"]
+    bank.transcript.model_spoke(asked)
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).status == status
 
 
 @pytest.mark.parametrize(

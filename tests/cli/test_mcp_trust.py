@@ -52,8 +52,9 @@ def run(invoke, config):
 def typed(command, environment, config):
     """Runs it in a terminal: `typed("mail", "y")` gives how it ended and what was to be seen."""
 
-    def type_in(*arguments, answer, meanwhile=lambda: None):
+    def type_in(*arguments, answer, before="", meanwhile=lambda: None):
         ours, theirs = pty.openpty()
+        os.write(ours, before.encode())
         options = command({**environment, "TERM": "dumb"})
         options["args"] += ["mcp", "trust", *arguments, "--config", str(config)]
         with subprocess.Popen(**options, stdin=theirs, stdout=theirs, stderr=theirs) as process:
@@ -97,6 +98,12 @@ def test_in_a_terminal_what_was_shown_is_trusted_once_a_person_agrees(typed):
 def test_in_a_terminal_without_a_yes_nothing_is_trusted(typed, answer):
     code, shown = typed("mail", "send", answer=answer)
     assert (code, "+Sends it." in shown, "Reads it." in shown) == (1, True, False)
+    assert waits() == {"send": "Sends it.", "read": "Reads it."}
+
+
+def test_in_a_terminal_a_yes_that_was_typed_before_the_showing_trusts_nothing(typed):
+    code, _ = typed("mail", before="y\n", answer="n")
+    assert code == 1
     assert waits() == {"send": "Sends it.", "read": "Reads it."}
 
 

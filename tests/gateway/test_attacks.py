@@ -154,6 +154,8 @@ async def test_a_conversation_begins_with_start_alone(sent, code):
         ('{"type": "text", "text": ""}', 1003),
         (json.dumps({"type": "text", "text": "x" * 4001}), 1003),
         ('{"type": "answer", "question": "q", "approve": true, "arguments": {}}', 1003),
+        ('{"type": "answer", "question": "q", "approve": "yes"}', 1003),
+        ('{"type": "answer", "question": "q", "approve": 1}', 1003),
         (b"", 1008),
         (b"\x00" * 641, 1008),
         (b"\x00" * 40_000, 1008),

@@ -67,7 +67,7 @@ async def test_a_trusted_model_does_not_answer_an_untrusted_server_by_itself(lab
 
 
 @pytest.mark.parametrize("words", ["What was that?", "Ana.", "Yes, but not now.", "Okay, nein."])
-@pytest.mark.parametrize("answers", [{"agreed": True}, {}, {"name": "yes", "agreed": False}])
+@pytest.mark.parametrize("answers", [{"agreed": True}, {}, {"name": "yes"}])
 async def test_an_answer_that_agrees_counts_only_if_the_user_was_heard_to_agree(
     lab, words, answers
 ):
@@ -94,6 +94,31 @@ async def test_a_yes_to_another_question_agrees_to_nothing_that_a_server_asks(la
     assert (result.status, result.reason_code) == ("pending_approval", "doubtful")
     bench.hear("Yes.")
     assert said(await bench.call("answer_question", **told))["agreed"] is True
+
+
+@pytest.mark.parametrize(
+    ("asked", "answers", "status"),
+    [
+        ("The server wants to know: {}", {"agreed": True}, "ok"),
+        ("{} Is that okay?", {"agreed": True}, "ok"),
+        ("{} Or shall I refuse?", {"agreed": True}, "pending_approval"),
+        ("It asks: {} I would not. Shall I decline?", {"agreed": True}, "pending_approval"),
+        ("Shall I say no to this: {}", {"agreed": True}, "pending_approval"),
+        ("{}", {"agreed": False}, "pending_approval"),
+        ("{}", {"agreed": False, "name": "Ana"}, "pending_approval"),
+    ],
+)
+async def test_a_yes_agrees_to_what_the_model_has_asked_last_and_to_nothing_else(
+    lab, asked, answers, status
+):
+    bench = await lab()
+    question = (await bench.call("agree")).result["question_id"]
+    bench.transcript.model_spoke(asked.format("Delete all orders?"))
+    bench.transcript.turn_ended()
+    bench.transcript.user_said("Yes.")
+    bench.transcript.turn_ended()
+    result = await bench.call("answer_question", question_id=question, answers=answers)
+    assert result.status == status
 
 
 async def test_an_answer_that_agrees_to_nothing_needs_no_yes(lab):

@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import json
+from functools import partial
 
 import mcp_types
 import pytest
@@ -8,7 +9,10 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from leonidas_tools import ToolContext, ToolError, ToolResult, tool
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.request import Decision
 from leonidas_tools.calls.call import Media
+from tests.mcp.forking import forked
 from tests.mcp_server.conftest import MODES, SECONDS
 
 
@@ -418,6 +422,36 @@ async def test_a_yes_counts_for_its_own_call_and_once(serve):
     made_up = await asked(client, input_responses=yes, request_state="made up")
     assert isinstance(made_up, mcp_types.InputRequiredResult)
     assert bank.moved == [5]
+
+
+async def test_a_yes_to_a_question_that_was_answered_elsewhere_is_none_to_the_next_one(serve):
+    rule = {"name": "wiping", "decide": "ask", "tools": "wipe"}
+    servers = {"lab": forked("asking.py")}
+    serving = await serve(config={"mcp_servers": servers, "policies": {"rules": [rule]}})
+    answer, _ = person()
+    client = await serving.client(elicitation_callback=answer)
+    assert await serving.tools.ready(SECONDS)
+    questions, are_two = [], asyncio.Event()
+
+    def hear(event):
+        if event.kind == "tool_approval_request":
+            questions.append((event.call.session, event.data["approval_id"]))
+            if len(questions) == 2:
+                are_two.set()
+
+    serving.tools.monitor.subscribe(hear)
+    wipe = partial(client.session.call_tool, "wipe", {}, allow_input_required=True)
+    first = await wipe()
+    ((session, approval_id),) = questions
+    session.get(Approvals).decide(approval_id, Decision.approve(), by="console")
+    async with asyncio.timeout(SECONDS):
+        await are_two.wait()
+    yes = {"approval": mcp_types.ElicitResult(**YES)}
+    second = await wipe(input_responses=yes, request_state=first.request_state)
+    assert isinstance(second, mcp_types.InputRequiredResult)
+    assert "Are you sure?" in second.input_requests["approval"].params.message
+    wiped = await wipe(input_responses=yes, request_state=second.request_state)
+    assert wiped.structured_content == {"result": "accept"}
 
 
 async def test_an_unanswered_question_is_closed(serve):

@@ -111,6 +111,23 @@ async def test_what_trying_again_cannot_mend_is_not_tried_again(kind: str, effec
     assert bench.told("tool_retry") == []
 
 
+@in_no_time
+async def test_what_a_tool_makes_of_its_arguments_is_not_what_it_is_tried_again_with() -> None:
+    seen = []
+
+    @tool(effect="read")
+    async def look(names: list[str], where: dict[str, Any]) -> None:
+        """Looks."""
+        seen.append(([*names], dict(where)))
+        names.append("Mallory")
+        where["in"] = ["everything"]
+        raise ConnectionResetError
+
+    tools = AdvancedToolProcessor(tools=[look], builtin_tools=False)
+    await tools.execute("look", {"names": ["Ana"], "where": {"in": []}})
+    assert seen == [(["Ana"], {"in": []})] * 3
+
+
 @pytest.mark.parametrize("effect", EFFECTS)
 @in_no_time
 async def test_it_stops_as_soon_as_it_works(effect: str) -> None:

@@ -46,6 +46,8 @@ def trust(
     named = tools or []
     if fingerprint is not None and (as_json or len(named) != 1):
         raise typer.BadParameter("--fingerprint goes with one tool, and not with --json")
+    from leonidas_tools.approvals.terminal import discard_typed
+
     pins = _pins(name, config)
     waiting = _waiting(name, pins, named)
     if fingerprint is not None:
@@ -55,6 +57,8 @@ def trust(
     _show(name, waiting, as_json=as_json, asks=asks)
     if not waiting:
         return
+    if asks:
+        discard_typed()  # before they were shown
     these = "this tool" if len(waiting) == 1 else f"these {len(waiting)} tools"
     if not (asks and typer.confirm(f"Trust {these}, as shown here?")):
         raise typer.Exit(1)
