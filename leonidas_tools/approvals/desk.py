@@ -86,6 +86,8 @@ class Approvals:
         """How the last questions were closed, with the hashes of what was asked, by their ids."""
         self._grants: dict[int, Grant] = {}
         """What was approved, by the number of the call that may run it."""
+        self._approved: dict[int, tuple[Question, int]] = {}
+        """The questions of approved calls, and where in the transcript they were answered."""
         self._moved: dict[int, tuple[str, str]] = {}
         """The id and the hash that a question had in another process, by the number of its call."""
         self._sharing: dict[str | int, list[ToolCall]] = {}
@@ -237,6 +239,11 @@ class Approvals:
         """Return the permission of a call, if a question has given it one."""
         return self._grants.get(number)
 
+    def is_taken_back(self, number: int) -> bool:
+        """Return whether the user has said no since the call was approved."""
+        question, position = self._approved.get(number, (None, 0))
+        return question is not None and question.is_refused_since(position)
+
     def stop_waiting(self, question: Question) -> None:
         """Detach the waiting call; the question stays open."""
         question.waiter = None
@@ -345,6 +352,7 @@ class Approvals:
 
     def _revoke(self, question: Question, call: ToolCall) -> None:
         self._grants.pop(call.number, None)
+        self._approved.pop(call.number, None)
         question.abort_resume(call)
 
     def _granted_call(
@@ -360,6 +368,8 @@ class Approvals:
         self._grants[call.number] = Grant(
             digest=digest, request=question.request, by_silence=why_not == _EXPIRED
         )
+        if decision.answer is not Answer.DENY:
+            self._approved[call.number] = (question, question.transcript.mark())
         question.resume(call, decision, why_not)
         return call
 

@@ -130,7 +130,10 @@ class Question:
     def exchange(self) -> Exchange:
         """Return what was said since the model received the question."""
         wants_more = self.request.schema is not None
-        return self.transcript.exchange(self.position, self._is_asked_in, interrupted=wants_more)
+        repeats = (lambda _: False) if self.voice is None else self.voice[1].is_repeated_in
+        return self.transcript.exchange(
+            self.position, self._is_asked_in, repeats=repeats, interrupted=wants_more
+        )
 
     def proof(self, exchange: Exchange) -> Proof:
         """Judge an exchange: a yes counts only if all that the user has said since is a yes."""
@@ -159,10 +162,14 @@ class Question:
 
         A question that the model is expected to ask counts as asked only if it was heard.
         """
-        said = self.transcript.exchange(self.opening_position, lambda _: False).earlier
-        if any(self._judged(each.text) is Meaning.NO for each in said):
+        if self.is_refused_since(self.opening_position):
             return False
         return not self.is_spoken or self.proof(self.exchange()) is Proof.NOT_ANSWERED
+
+    def is_refused_since(self, position: int) -> bool:
+        """Return whether the user has said no after a position of the transcript."""
+        said = self.transcript.exchange(position, lambda _: False).earlier
+        return any(self._judged(each.text) is Meaning.NO for each in said)
 
     def is_agreed(self) -> bool:
         """Return whether the user has clearly said yes to the words of the question.

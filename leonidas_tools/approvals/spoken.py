@@ -341,6 +341,10 @@ class SpokenCheck:
                 return False
         return False
 
+    def is_repeated_in(self, speech: str) -> bool:
+        """Return whether a turn of the model has the words of the question, asked or not."""
+        return len(speech) > _LONGEST_SPEECH or _last(self._question, _words(speech)) is not None
+
     def _begins_after(self, sentence: Sequence[str], clause: Sequence[str]) -> bool:
         """Return whether the words before the question, in its sentence, leave it as it is."""
         if not _OPPOSING.keys().isdisjoint(sentence[-_OPPOSED:]):

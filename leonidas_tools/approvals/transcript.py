@@ -181,7 +181,12 @@ class Transcript:
         return self._numbers
 
     def exchange(
-        self, question: int, asks: Callable[[str], bool], *, interrupted: bool = False
+        self,
+        question: int,
+        asks: Callable[[str], bool],
+        *,
+        repeats: Callable[[str], bool] = lambda _: False,
+        interrupted: bool = False,
     ) -> Exchange:
         """Return what was said about a question.
 
@@ -191,11 +196,12 @@ class Transcript:
         Args:
             question: The position that `mark` has returned.
             asks: Returns whether the speech of one turn of the model asks the question.
+            repeats: Returns whether it has the words of the question, whatever it does with them.
             interrupted: Whether an answer may interrupt the question.
         """
         first = self._heard[0].number if self._heard else 1
         is_late = self.tells_end and self._is_open_at(question)
-        reading = _ExchangeReader(asks, self.tells_end, is_late, interrupted)
+        reading = _ExchangeReader(asks, repeats, self.tells_end, is_late, interrupted)
         reading.exchange.forgotten = first > question + 1
         for piece in self._heard:
             if piece.number > question:
@@ -239,10 +245,16 @@ class _ExchangeReader:
     """Builds an `Exchange` from the pieces of a transcript; arguments as for `exchange`."""
 
     def __init__(
-        self, asks: Callable[[str], bool], tells_end: bool, is_late: bool, interrupted: bool
+        self,
+        asks: Callable[[str], bool],
+        repeats: Callable[[str], bool],
+        tells_end: bool,
+        is_late: bool,
+        interrupted: bool,
     ) -> None:
         self.exchange = Exchange()
         self._asks = asks
+        self._repeats = repeats
         self._tells_end = tells_end
         self._is_late = is_late
         self._interrupted = interrupted
@@ -292,7 +304,9 @@ class _ExchangeReader:
         """Return whether a turn has asked the question at any point; a long one at its end."""
         is_long = len(speech) > _MOST_PARTS or sum(map(len, speech)) > _LONGEST_IN_PARTS
         ends = [len(speech)] if is_long else range(1, len(speech) + 1)
-        return any(self._asks("".join(speech[:end])) for end in ends)
+        return self._repeats("".join(speech)) or any(
+            self._asks("".join(speech[:end])) for end in ends
+        )
 
     def _user(self, text: str, number: int) -> None:
         speaking = self._speech is not None

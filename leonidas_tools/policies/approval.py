@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+    from leonidas_tools.policies.base import Policy
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.rules.rule import Rule
@@ -288,6 +289,13 @@ def _record(call: ToolCall, decision: str, rule: Rule) -> None:
     )
 
 
+async def stop_if_taken_back(call: ToolCall, run: Run) -> ToolResult:
+    """Run the call, unless the user has said no while it waited for others after the yes."""
+    if call.session.get(Approvals).is_taken_back(current().call.number):
+        return wording.denied(call.name, "contradicted")
+    return await run(call)
+
+
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
     """Yield the approval of a tool's calls, unless no rule can ask, deny or record."""
     policies, metadata = shared.policies, options.tool.metadata
@@ -306,3 +314,9 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
             after_untrusted=options.after_untrusted,
             presets=options.settings.custom_parameters,
         )
+
+
+def late_for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Policy]:
+    """Yield what looks for a no where an approved call begins, if its calls may be asked about."""
+    if any(True for _ in for_tool(options, shared)):
+        yield stop_if_taken_back

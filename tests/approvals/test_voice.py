@@ -56,6 +56,37 @@ async def test_after_a_no_nothing_runs():
 
 
 @pytest.mark.parametrize(
+    ("words", "status", "sent"),
+    [("No! Stop.", "denied", []), ("Thank you.", "ok", [("Ana", 20)])],
+)
+@in_no_time
+async def test_a_no_after_the_yes_holds_while_the_call_waits_for_another_one(words, status, sent):
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    @tool(lane="vault", requires_approval=False)
+    async def count() -> None:
+        """Counts the money."""
+        begun.set()
+        await goes_on.wait()
+
+    bank = Bank(count, config={"tools": {"send": {"lane": "vault"}}})
+    counting = bank.start("count")
+    await begun.wait()
+    approval = await bank.ask()
+    bank.answer("Yes.")
+    closed = asyncio.Event()
+    bank.approvals.on_change(closed.set)
+    confirming = bank.start("confirm_action", approval_id=approval, decision="yes")
+    await closed.wait()
+    bank.transcript.user_said(words)
+    goes_on.set()
+    result = await confirming
+    assert (result.status, bank.sent) == (status, sent)
+    assert (await counting).ok
+    assert result.reason_code == ("contradicted" if words.startswith("No") else None)
+
+
+@pytest.mark.parametrize(
     "words", ["Yes but not now.", "Maybe.", "How much is it?", "Hm, the red one"]
 )
 async def test_a_doubtful_answer_is_asked_for_again(words):
