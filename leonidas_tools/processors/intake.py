@@ -18,7 +18,7 @@ from leonidas_tools.calls.call import (
     name_called,
     repeated,
 )
-from leonidas_tools.processors.parts import call_id
+from leonidas_tools.processors.parts import call_id, earlier_ids
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.settings.effective import refused
 from leonidas_tools.tools.metadata import ToolEffect
@@ -114,7 +114,8 @@ class Intake:
     def take(self, part: ProcessorPart) -> tuple[ToolCall, ToolResult | None] | None:
         """Return the call of a part, with its result if it is known and the call does not run.
 
-        It is known of a call that an earlier stream has made, and of one of an unknown tool.
+        It is known of a call that an earlier stream or connection has made, and of one of an
+        unknown tool.
 
         Returns:
             `None` for a call that this stream has already taken, or that was cancelled before.
@@ -136,10 +137,12 @@ class Intake:
             if not self._is_new(identifier):
                 return None
             if tool is not None and self._is_once(tool, settings):
-                key = _key_of(identifier, name, self._comparable(arguments))
-                before = self._once_calls().find(key)
+                compared, calls = self._comparable(arguments), self._once_calls()
+                key = _key_of(identifier, name, compared)
+                earlier = [_key_of(each, name, compared) for each in earlier_ids(part)]
+                before = next(filter(None, map(calls.find, [*earlier, key])), None)
                 if before is not None:
-                    if before.stream is self._stream:
+                    if before.stream is self._stream and not earlier:
                         return None
                     key, known = None, repeated(name, before.result)
         call = ToolCall(
