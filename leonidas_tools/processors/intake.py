@@ -206,6 +206,13 @@ class Intake:
         return {} if are_too_large(arguments, max_bytes) else arguments
 
 
+def remember(call: ToolCall, result: ToolResult) -> None:
+    """Keep the result of a call that has ended, for a later stream that repeats the call."""
+    once = call.session.find(OnceCalls)
+    if once is not None:
+        once.end(call.number, result)
+
+
 def pinned(
     call: ToolCall, tool: AnyTool, executor: Executor, current: Settings
 ) -> tuple[ToolCall, ToolResult | None]:

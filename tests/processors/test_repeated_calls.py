@@ -144,6 +144,16 @@ async def test_a_repeated_call_whose_first_one_still_runs_is_answered_at_once():
     assert statuses(first.heard) == {"1": "ok"}
 
 
+@pytest.mark.parametrize("chain_of", [ready_made, made_by_hand])
+async def test_a_repeated_call_that_was_refused_is_answered_with_the_refusal(chain_of):
+    till, session = Till(), ToolSession("kitchen")
+    charge, _ = till.tools()
+    tools, _ = chain_of(charge.with_options(status="maintenance"))
+    for _ in range(2):
+        heard = await in_session(tools, session, [call("charge", FIRST, id="1")])
+        assert statuses(heard) == {"1": "disabled"}
+
+
 @pytest.mark.parametrize("failures", [1, 2])
 async def test_a_repeated_call_that_a_person_tried_again_is_answered_with_its_newest_outcome(
     failures,
