@@ -230,6 +230,8 @@ class _Calls:
         if recognised is None:
             return None
         call, executor, result = recognised
+        if call.id in self._under_way:  # an id that the intake no longer remembers
+            return None
         if result is not None:
             remember(call, result)
             self.ready.put((call, executor.settle(call, result, self._sinks)))

@@ -144,6 +144,31 @@ async def test_a_repeated_call_whose_first_one_still_runs_is_answered_at_once():
     assert statuses(first.heard) == {"1": "ok"}
 
 
+async def test_an_id_whose_call_still_runs_is_not_taken_again_however_many_came_in_between():
+    taken, go_on, runs = asyncio.Event(), asyncio.Event(), []
+
+    @tool(effect="idempotent", lane="put")
+    async def put(n: int) -> int:
+        runs.append(n)
+        await go_on.wait()
+        return n
+
+    @tool(effect="read")
+    async def mark() -> None:
+        taken.set()
+
+    async def parts():
+        for part in (call("put", {"n": 1}, id="1"), *FLOODS["reads"]()):
+            yield part
+        for part in (call("put", {"n": 1}, id="1"), call("put", {"n": 2}, id="1"), call("mark")):
+            yield part
+        await taken.wait()
+        go_on.set()
+
+    heard = await play(AdvancedToolProcessor([*Till().tools(), put, mark]), parts(), seconds=60)
+    assert (runs, len(heard.by_id["1"])) == ([1], 1)
+
+
 @pytest.mark.parametrize("chain_of", [ready_made, made_by_hand])
 async def test_a_repeated_call_that_was_refused_is_answered_with_the_refusal(chain_of):
     till, session = Till(), ToolSession("kitchen")
