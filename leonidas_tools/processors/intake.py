@@ -240,7 +240,7 @@ def _key_of(identifier: str, name: str, arguments: Mapping[str, Any]) -> bytes:
     """Return a digest of a call; equivalent spellings of the arguments have the same digest."""
     try:
         text = _to_json([identifier, name, comparable(arguments)])
-    except (RecursionError, ValueError):  # nested too deep to compare: id and name decide
+    except Exception:  # noqa: BLE001 - no JSON, or nested too deep to compare: id and name decide
         text = _to_json([identifier, name])
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 

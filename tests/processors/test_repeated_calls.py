@@ -313,6 +313,22 @@ async def test_arguments_that_are_nested_too_deep_to_compare_do_not_run_twice(le
     assert len(till.charged) <= 1
 
 
+@pytest.mark.parametrize("items", [{1: "tea", "two": "cups"}, {("tea", 2): True}], ids=str)
+async def test_arguments_that_are_no_json_end_no_stream_and_do_not_run_twice(items):
+    till, session = Till(), ToolSession("kitchen")
+
+    def again():
+        part = call("charge", FIRST, id="1")
+        part.part.function_call.args["items"] = [items]
+        return part
+
+    async with AdvancedToolProcessor(till.tools()) as tools:
+        for _ in range(2):
+            heard = await in_session(tools, session, [again(), call("look", id="2")])
+            assert statuses(heard) == {"1": "ok", "2": "ok"}
+    assert till.charged == [5]
+
+
 async def test_after_a_restart_the_durable_store_answers_a_repeated_call(tmp_path):
     till = Till()
     store = {"enabled": True, "url": str(tmp_path / "kept.db"), "durable": True}
