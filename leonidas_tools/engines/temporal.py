@@ -229,7 +229,7 @@ class TemporalEngine:
                 raise _no_worker(asked.tool, self.place.task_queue)
             answer = await ending
         except WorkflowFailureError as error:
-            if isinstance(error.cause, TerminatedError) and not await _has_begun(handle):
+            if isinstance(error.cause, TerminatedError) and await _was_withdrawn(handle):
                 raise _no_worker(asked.tool, self.place.task_queue) from None
             raise self._raised(error.cause, asked) from None
         except RPCError as error:
@@ -247,9 +247,9 @@ class TemporalEngine:
             return False
         if about.history_length > _SCHEDULED_ONLY:
             return False
-        with contextlib.suppress(RPCError):  # it has ended meanwhile
+        with contextlib.suppress(RPCError):  # it has ended meanwhile, or goes on
             await handle.terminate("no worker has taken it")
-        return not await _has_begun(handle)  # a worker may have taken it meanwhile
+        return await _was_withdrawn(handle)  # a worker may have taken it meanwhile
 
     def _raised(self, cause: BaseException, asked: there.TemporalCall) -> BaseException:
         """Return what a workflow that has failed stands for."""
@@ -308,10 +308,12 @@ async def _tell(
                     progress(said[0])
 
 
-async def _has_begun(handle: WorkflowHandle[Any, Any]) -> bool:
-    """Return whether the tool of a workflow that has ended may have run."""
+async def _was_withdrawn(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Return whether a workflow was terminated before its tool may have run."""
     events = (await handle.fetch_history()).events
-    return any(each.HasField("activity_task_scheduled_event_attributes") for each in events)
+    if not events[-1].HasField("workflow_execution_terminated_event_attributes"):
+        return False
+    return not any(each.HasField("activity_task_scheduled_event_attributes") for each in events)
 
 
 async def _user_of(client: Client, handle: WorkflowHandle[Any, Any]) -> str | None:

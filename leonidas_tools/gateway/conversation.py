@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from leonidas_tools.gateway.limits import GatewayLimits
+    from leonidas_tools.gateway.unheard import UnheardCalls
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
@@ -173,6 +174,7 @@ class GatewayConversation:
         limits: The limits.
         draining: Set when the conversation is to end at a quiet moment.
         closing: Set when it is to end at once.
+        unheard: The calls that must not be made again; `None` where the store knows them.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of a conversation
@@ -186,7 +188,9 @@ class GatewayConversation:
         limits: GatewayLimits,
         draining: asyncio.Event,
         closing: asyncio.Event,
+        unheard: UnheardCalls | None = None,
     ) -> None:
+        self._unheard = unheard
         self._websocket = websocket
         self._user = user
         self._secret = secret
@@ -259,6 +263,10 @@ class GatewayConversation:
         known = resumption_of(token, self._secret, self._user)
         if known is None:
             reason = "The resumption is not valid here, or has expired: start without it"
+            raise CloseError(UNSUPPORTED, "resumption", reason)
+        unheard = self._unheard
+        if unheard is not None and unheard.has(self._user, known.session, since=known.at):
+            reason = "The model would make a call again that has run: start without the resumption"
             raise CloseError(UNSUPPORTED, "resumption", reason)
         self._session = ToolSession(known.session, user=self._user)
         self._session.get(Resumption).use(known.handle, at=known.at)

@@ -48,6 +48,7 @@ class LiveCall:
         deliveries: How often the answer was sent.
         refusals: How often it may have been the reason why the server has ended a connection.
         replaced: Whether its answer was replaced, because it could not be sent.
+        earlier: The ids of the calls of earlier connections that had its wire id.
     """
 
     id: str
@@ -67,6 +68,7 @@ class LiveCall:
     deliveries: int = 0
     refusals: int = 0
     replaced: bool = False
+    earlier: tuple[str, ...] = ()
 
     @property
     def open(self) -> bool:
@@ -144,6 +146,7 @@ class CallTracker:
             connection=self.connection,
             blocking=blocking,
             turn=turn,
+            earlier=self._with_wire_id(wire_id) if resumed else (),
         )
         self._calls[noted.id] = self._unsettled[noted.id] = noted
         self._wire(noted)
@@ -359,6 +362,16 @@ class CallTracker:
         if wire_id is None:
             return uuid.uuid4().hex
         return f"{wire_id}~{self.connection}" if wire_id in self._calls else wire_id
+
+    def _with_wire_id(self, wire_id: str | None) -> tuple[str, ...]:
+        """Return our ids of the calls that had this one; of a cancelled call nothing else is kept.
+
+        The tools know which of them was the same call, and whether it may run again.
+        """
+        if wire_id is None or wire_id not in self._calls:
+            return ()
+        again = f"{wire_id}~"
+        return tuple(each for each in self._calls if each == wire_id or each.startswith(again))
 
     def _forget_old(self) -> None:
         """Drop the oldest answers: sessions without handles never confirm any."""

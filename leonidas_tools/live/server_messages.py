@@ -9,6 +9,7 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.calls.call import name_called
+from leonidas_tools.processors.parts import REPEATS
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.session.resumption import Resumption
 
@@ -125,7 +126,8 @@ class ServerMessageHandler:
             return None
         known = asked.model_copy(update={"id": call.id, "args": asked.args or {}})
         part = types.Part(function_call=known)
-        return ProcessorPart(part, role="model", metadata={"id": call.id})
+        metadata = {"id": call.id, **({REPEATS: call.earlier} if call.earlier else {})}
+        return ProcessorPart(part, role="model", metadata=metadata)
 
     def _is_copy(self, call: types.FunctionCall, in_model_turn: bool) -> bool:
         """Return whether a call has come in its other form already in this turn."""

@@ -10,6 +10,7 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.calls.events import EventKind
+from leonidas_tools.processors.intake import remember
 from leonidas_tools.processors.parts import EventPart, copy_with, made_part
 from leonidas_tools.settings.effective import scheduling_of
 from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
@@ -32,6 +33,7 @@ def settled_parts(
 ) -> tuple[ProcessorPart, ...]:
     """End a call that does not begin, and return its events and its answer as parts."""
     events: list[ProcessorPart] = []
+    remember(call, result)
     result = executor.settle(call, result, (*sinks, lambda event: events.append(EventPart(event))))
     return (*events, response_part(call, result))
 

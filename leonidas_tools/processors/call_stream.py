@@ -14,7 +14,7 @@ from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import response_part
-from leonidas_tools.processors.intake import Intake, OnceCalls, pinned
+from leonidas_tools.processors.intake import Intake, pinned, remember
 from leonidas_tools.processors.parts import (
     CallPart,
     EventPart,
@@ -230,7 +230,10 @@ class _Calls:
         if recognised is None:
             return None
         call, executor, result = recognised
+        if call.id in self._under_way:  # an id that the intake no longer remembers
+            return None
         if result is not None:
+            remember(call, result)
             self.ready.put((call, executor.settle(call, result, self._sinks)))
             return None
         sinks = self._held.get(executor)
@@ -297,9 +300,7 @@ class _Calls:
         if result.error is not None:
             _release_frames(result.error)
         self._under_way.pop(call.id or call.trace_id, None)
-        once = call.session.find(OnceCalls)
-        if once is not None:
-            once.end(call.number, result)
+        remember(call, result)
         if invocation.take_back is not None and call.id is not None:
             self._undoable[call.id] = invocation
             if len(self._undoable) > _MOST_UNDOABLE:

@@ -16,7 +16,7 @@ from genai_processors import processor
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import response_part
 from leonidas_tools.processors.call_stream import CallStream
-from leonidas_tools.processors.intake import Intake, OnceCalls
+from leonidas_tools.processors.intake import Intake, remember
 from leonidas_tools.processors.parts import attached, cancelled_id, claim, executor_of
 from leonidas_tools.runtime.executor import Executor
 from leonidas_tools.settings.effective import category_of
@@ -167,9 +167,7 @@ class CategoryProcessor(_RunsCalls):
             async with executor:
                 sinks = executor.with_sinks(stream.sinks())
                 result = result or await executor.run(call, sinks)
-            once = call.session.find(OnceCalls)
-            if once is not None:
-                once.end(call.number, result)
+            remember(call, result)
             yield response_part(call, result)
 
     def to_processor(self) -> processor.Processor:

@@ -18,7 +18,7 @@ from leonidas_tools.calls.call import (
     name_called,
     repeated,
 )
-from leonidas_tools.processors.parts import call_id
+from leonidas_tools.processors.parts import call_id, earlier_ids
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.settings.effective import refused
 from leonidas_tools.tools.metadata import ToolEffect
@@ -114,7 +114,8 @@ class Intake:
     def take(self, part: ProcessorPart) -> tuple[ToolCall, ToolResult | None] | None:
         """Return the call of a part, with its result if it is known and the call does not run.
 
-        It is known of a call that an earlier stream has made, and of one of an unknown tool.
+        It is known of a call that an earlier stream or connection has made, and of one of an
+        unknown tool.
 
         Returns:
             `None` for a call that this stream has already taken, or that was cancelled before.
@@ -136,10 +137,12 @@ class Intake:
             if not self._is_new(identifier):
                 return None
             if tool is not None and self._is_once(tool, settings):
-                key = _key_of(identifier, name, self._comparable(arguments))
-                before = self._once_calls().find(key)
+                compared, calls = self._comparable(arguments), self._once_calls()
+                key = _key_of(identifier, name, compared)
+                earlier = [_key_of(each, name, compared) for each in earlier_ids(part)]
+                before = next(filter(None, map(calls.find, [*earlier, key])), None)
                 if before is not None:
-                    if before.stream is self._stream:
+                    if before.stream is self._stream and not earlier:
                         return None
                     key, known = None, repeated(name, before.result)
         call = ToolCall(
@@ -203,6 +206,13 @@ class Intake:
         return {} if are_too_large(arguments, max_bytes) else arguments
 
 
+def remember(call: ToolCall, result: ToolResult) -> None:
+    """Keep the result of a call that has ended, for a later stream that repeats the call."""
+    once = call.session.find(OnceCalls)
+    if once is not None:
+        once.end(call.number, result)
+
+
 def pinned(
     call: ToolCall, tool: AnyTool, executor: Executor, current: Settings
 ) -> tuple[ToolCall, ToolResult | None]:
@@ -230,7 +240,7 @@ def _key_of(identifier: str, name: str, arguments: Mapping[str, Any]) -> bytes:
     """Return a digest of a call; equivalent spellings of the arguments have the same digest."""
     try:
         text = _to_json([identifier, name, comparable(arguments)])
-    except (RecursionError, ValueError):  # nested too deep to compare: id and name decide
+    except Exception:  # noqa: BLE001 - no JSON, or nested too deep to compare: id and name decide
         text = _to_json([identifier, name])
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 

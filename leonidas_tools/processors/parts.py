@@ -31,6 +31,8 @@ TOOL_EXECUTOR = "tool_executor"
 """Metadata key of the `Executor` that runs it."""
 TOOL_CLAIM = "tool_claim"
 """Metadata key of the `Claim` on the call, which all copies of its part share."""
+REPEATS = "repeats"
+"""Metadata key of the ids under which a resumed session may have made a call before."""
 TOOL_EVENT = "tool_event"
 """Metadata key that marks a status part as an event of a call; only a `StatusPart` is one."""
 
@@ -52,6 +54,12 @@ def call_id(part: ProcessorPart) -> str | None:
         return call.id
     identifier = metadata_of(part).get("id")
     return identifier if isinstance(identifier, str) and identifier else None
+
+
+def earlier_ids(part: ProcessorPart) -> tuple[str, ...]:
+    """Return the ids under which a resumed session may have made the call before."""
+    ids = metadata_of(part).get(REPEATS)
+    return ids if isinstance(ids, tuple) else ()  # which JSON cannot make
 
 
 def cancelled_id(part: ProcessorPart) -> str | None:

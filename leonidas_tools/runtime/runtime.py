@@ -160,7 +160,8 @@ class ToolRuntime:
             arguments: By parameter name, or a JSON text of that.
             session: The session it belongs to. Without one, a program makes the call, and the
                 loop guard does not count it; inside a call, it belongs to the session of that.
-            call_id: An id for the call, for logs and events.
+            call_id: An id for the call, for logs and events. With `store.durable`, a call that
+                happens only once does not run again under an id that its session has used for it.
             autonomous: Whether this one call runs as in a session of that mode: what
                 `requires_approval` does not ask. Rules of yours and `read_only` still apply.
         """
@@ -291,6 +292,8 @@ class ToolRuntime:
 
         Reads run side by side. A call that changes something waits for all before it, and all after
         it wait for it. Each call has its own result: one that fails does not stop the others.
+        Without `store.durable` every call runs, also one whose id has come before: unlike those of
+        a stream, ids may begin anew with each turn of a model.
 
         Args:
             calls: Pairs of name and arguments, mappings of `name`, `arguments` and `id`, or

@@ -31,7 +31,8 @@ class StoreSettings(SettingsModel):
             `run` it unrecorded, or `refuse` it.
         keep_for: How old a call may become: seconds, or text such as `720h`. A question that can
             still be answered is kept for longer.
-        keep_calls: How many calls are kept; the oldest go first.
+        keep_calls: How many calls are kept; the oldest go first, but with `durable` none of less
+            than a day that happens only once.
         max_value_bytes: How much of a call's arguments, and of its result, is kept.
         keep_results_for: How long a result is kept that was too long for the model.
         max_results_bytes: How much such results may hold together; the oldest go first.

@@ -10,6 +10,7 @@ from sqlalchemy import and_, delete, not_, or_, select
 
 from leonidas_tools.errors import LeonidasError
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.store.queries import RESUMABLE_SECONDS
 from leonidas_tools.store.schema import (
     approvals,
     cached_results,
@@ -19,6 +20,7 @@ from leonidas_tools.store.schema import (
     runs,
     tasks,
 )
+from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Table
@@ -35,10 +37,16 @@ _PAGES = 1000
 
 
 class Retention:
-    """Deletes calls that are older than `keep_seconds`, or beyond the last `keep_calls`."""
+    """Deletes calls that are older than `keep_seconds`, or beyond the last `keep_calls`.
 
-    def __init__(self, database: Database, *, keep_seconds: float, keep_calls: int) -> None:
+    With `durable`, the calls that a resumed session must not repeat are not beyond the last.
+    """
+
+    def __init__(
+        self, database: Database, *, keep_seconds: float, keep_calls: int, durable: bool
+    ) -> None:
         self._database = database
+        self._durable = durable
         self._keep_seconds = keep_seconds
         self._keep_calls = keep_calls
         self._task: asyncio.Task[None] | None = None
@@ -95,7 +103,11 @@ class Retention:
             return 0
         started, id_ = executions.c.started, executions.c.id
         older = (started < found.started) | ((started == found.started) & (id_ <= found.id))
-        return await self._delete(executions, older)
+        if not self._durable:
+            return await self._delete(executions, older)
+        may_repeat = executions.c.effect.is_distinct_from(ToolEffect.ONCE.value)
+        is_over = started <= time.time() - RESUMABLE_SECONDS
+        return await self._delete(executions, older, may_repeat | is_over)
 
     async def _delete(self, table: Table, *which: ColumnElement[Any]) -> int:
         key = next(iter(table.primary_key.columns))

@@ -295,6 +295,7 @@ class SessionBinding:
             write = table.closed(question, closing)
         self._writer.questions = len(self._open)
         self._writer.put(write)
+        self._writer.expedite()  # if this process dies, it is asked again in another
 
     def _write_tasks(self, where: ref[ToolSession], what: ref[TaskList], *_: object) -> None:
         """Store the task list."""

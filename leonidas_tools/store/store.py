@@ -95,7 +95,10 @@ class Store:
         )
         self._writer = Writer(self._database, self._calls, self._records, run=self._recorder.run)
         self._retention = Retention(
-            self._database, keep_seconds=settings.keep_for, keep_calls=settings.keep_calls
+            self._database,
+            keep_seconds=settings.keep_for,
+            keep_calls=settings.keep_calls,
+            durable=settings.durable,
         )
         self._call_starts = CallStarts(self._recorder, self._calls, self._writer)
         self._is_dropping = False

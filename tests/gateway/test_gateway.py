@@ -1,11 +1,14 @@
 """Conversations over the gateway: a real server, a real client, and a simulated model."""
 
+import asyncio
+
 import pytest
 
 from leonidas_tools import ToolContext, tool
 from leonidas_tools.gateway import make_token
 from leonidas_tools.simulator import (
     Call,
+    FunctionCall,
     InputTranscription,
     Say,
     TurnComplete,
@@ -74,3 +77,42 @@ async def test_what_is_typed_is_answered():
     async with Served(steps) as served, served.client() as client:
         await client.say("text", text="hello")
         await client.until("turn_complete")
+
+
+@pytest.mark.parametrize("heard", [False, True])
+async def test_without_a_store_a_call_is_not_made_again_by_a_resumption(heard):
+    paid, begun = [], asyncio.Event()
+
+    @tool(effect="once")
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        begun.set()
+        return f"{amount} paid"
+
+    async def first(session):
+        await session.wait_for_input("text")
+        await session.session_resumption("h1")
+        await session.call(FunctionCall("pay", {"amount": 5}, id="c1"))
+        await session.say("Paid.")
+        if heard:
+            await session.session_resumption("h2")
+        await session.wait_for_close()
+
+    async def second(session):
+        await session.wait_for_close()
+
+    async with Served(connections=[first, second], tools=[pay]) as served:
+        async with served.client() as client:
+            await client.say("text", text="Pay.")
+            token = (await client.until("resumption"))["token"]
+            if heard:
+                token = (await client.until("resumption"))["token"]
+            await begun.wait()
+        async with served.opened(make_token(SECRET, "ana")) as websocket:
+            again = Client(websocket)
+            await again.say("start", resume=token)
+            if heard:
+                assert (await again.until("ready"))["resumed"]
+            else:
+                assert await again.closed() == 1003
+    assert paid == [5]

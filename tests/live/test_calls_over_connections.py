@@ -177,6 +177,57 @@ async def test_an_id_that_comes_again_after_a_resume_is_answered_from_memory():
     assert desk.booked == [4]
 
 
+@on_elastic_time
+async def test_a_cancelled_id_that_comes_again_after_a_resume_does_not_run_again():
+    desk = Desk()
+
+    async def first(session):
+        await session.session_resumption("handle")
+        await session.send_calls(FunctionCall("book", {"seat": 4}, id="fc-17"))
+        await session.wait_for_input("text", containing="called")
+        await session.cancel("fc-17")
+        await session.drop()
+
+    async def second(session):
+        (answer,) = await session.call(FunctionCall("book", {"seat": 4}, id="fc-17"))
+        assert answer.response["status"] == "unknown_outcome"
+        (answer,) = await session.call(FunctionCall("book", {"seat": 5}, id="fc-18"))
+        assert answer.response["result"] == "seat 5"
+
+    async def user(talk):
+        yield frame()
+        await talk.called()
+        yield typed("called")
+        await talk.told("connection_renewed")
+        yield frame(1)
+        await talk.called(2)
+        desk.open()
+
+    await held([first, second], desk.tools(), user=user)
+    assert desk.booked == [4, 5]
+
+
+@on_elastic_time
+async def test_an_id_that_comes_again_after_many_calls_and_a_resume_does_not_run_again():
+    desk = Desk()
+    desk.open()
+
+    async def first(session):
+        await session.call(FunctionCall("book", {"seat": 4}, id="fc-17"))
+        for number in range(70):  # more than the connection keeps the answers of
+            await session.call(FunctionCall("look", {"seat": number}, id=f"fc-{number + 18}"))
+        await confirmed(session)
+        await session.session_resumption("handle")
+        await session.drop()
+
+    async def second(session):
+        (answer,) = await session.call(FunctionCall("book", {"seat": 4}, id="fc-17"))
+        assert answer.response["result"] == "seat 4"
+
+    await held([first, second], desk.tools(), user=says_yes)
+    assert desk.booked == [4]
+
+
 @pytest.mark.parametrize(("effect", "results"), [("read", [1, 2]), ("once", [1, 1])])
 @on_elastic_time
 async def test_a_read_repeated_after_its_outcome_was_given_runs_again(effect, results):

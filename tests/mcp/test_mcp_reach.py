@@ -289,6 +289,8 @@ class Switchable:
         ((401,), "unavailable", "HTTP 401 Unauthorized; it requires a token"),
         ((403,), "unavailable", "HTTP 403 Forbidden; "),
         ((200, b"text/html"), "unavailable", "it answers with a web page"),
+        ((408,), "unknown_outcome", "HTTP 408 Request Timeout"),
+        ((499,), "unknown_outcome", "HTTP 499"),
         ((502,), "unknown_outcome", "HTTP 502 Bad Gateway"),
     ],
     ids=str,

@@ -144,6 +144,41 @@ async def test_a_repeated_call_whose_first_one_still_runs_is_answered_at_once():
     assert statuses(first.heard) == {"1": "ok"}
 
 
+async def test_an_id_whose_call_still_runs_is_not_taken_again_however_many_came_in_between():
+    taken, go_on, runs = asyncio.Event(), asyncio.Event(), []
+
+    @tool(effect="idempotent", lane="put")
+    async def put(n: int) -> int:
+        runs.append(n)
+        await go_on.wait()
+        return n
+
+    @tool(effect="read")
+    async def mark() -> None:
+        taken.set()
+
+    async def parts():
+        for part in (call("put", {"n": 1}, id="1"), *FLOODS["reads"]()):
+            yield part
+        for part in (call("put", {"n": 1}, id="1"), call("put", {"n": 2}, id="1"), call("mark")):
+            yield part
+        await taken.wait()
+        go_on.set()
+
+    heard = await play(AdvancedToolProcessor([*Till().tools(), put, mark]), parts(), seconds=60)
+    assert (runs, len(heard.by_id["1"])) == ([1], 1)
+
+
+@pytest.mark.parametrize("chain_of", [ready_made, made_by_hand])
+async def test_a_repeated_call_that_was_refused_is_answered_with_the_refusal(chain_of):
+    till, session = Till(), ToolSession("kitchen")
+    charge, _ = till.tools()
+    tools, _ = chain_of(charge.with_options(status="maintenance"))
+    for _ in range(2):
+        heard = await in_session(tools, session, [call("charge", FIRST, id="1")])
+        assert statuses(heard) == {"1": "disabled"}
+
+
 @pytest.mark.parametrize("failures", [1, 2])
 async def test_a_repeated_call_that_a_person_tried_again_is_answered_with_its_newest_outcome(
     failures,
@@ -276,6 +311,22 @@ async def test_arguments_that_are_nested_too_deep_to_compare_do_not_run_twice(le
         for _ in range(2):
             await in_session(tools, session, [again(), again()])
     assert len(till.charged) <= 1
+
+
+@pytest.mark.parametrize("items", [{1: "tea", "two": "cups"}, {("tea", 2): True}], ids=str)
+async def test_arguments_that_are_no_json_end_no_stream_and_do_not_run_twice(items):
+    till, session = Till(), ToolSession("kitchen")
+
+    def again():
+        part = call("charge", FIRST, id="1")
+        part.part.function_call.args["items"] = [items]
+        return part
+
+    async with AdvancedToolProcessor(till.tools()) as tools:
+        for _ in range(2):
+            heard = await in_session(tools, session, [again(), call("look", id="2")])
+            assert statuses(heard) == {"1": "ok", "2": "ok"}
+    assert till.charged == [5]
 
 
 async def test_after_a_restart_the_durable_store_answers_a_repeated_call(tmp_path):

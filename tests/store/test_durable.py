@@ -123,3 +123,30 @@ async def test_a_call_that_a_person_retries_runs_once_more_and_then_no_more(wher
         later = await tools.execute("book", arguments, session=session, **asked)
     assert [again.result, later.result] == ["booked Lisbon"] * 2
     assert runs == ["Lisbon"] * 2
+
+
+async def test_many_other_calls_do_not_let_a_repeated_call_run_again(where):
+    paid = []
+
+    @tool(effect="once")
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        return f"{amount} paid"
+
+    @tool(effect="read")
+    async def look(number: int) -> int:
+        return number
+
+    store = {"enabled": True, "url": where, "durable": True, "keep_calls": 5}
+    results = []
+    for _ in range(2):
+        async with AdvancedToolProcessor([pay, look], {"store": store}) as tools:
+            ana, bob = ToolSession("kitchen", user="ana"), ToolSession("attic", user="bob")
+            results.append(await tools.execute("pay", {"amount": 5}, session=ana, call_id="fc-1"))
+            for number in range(10):
+                await tools.execute("look", {"number": number}, session=bob)
+            await tools.store.flush(timeout_seconds=60)
+            await tools.store.prune()
+            assert len(await tools.store.executions(tool="look")) == 5
+    assert [result.result for result in results] == ["5 paid", "5 paid"]
+    assert paid == [5]

@@ -20,6 +20,7 @@ from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.session.resumption import Resumption
+from leonidas_tools.store import writer
 from leonidas_tools.store.queries import find_execution
 
 FIVE = {"amount": 5}
@@ -110,6 +111,17 @@ async def test_a_question_is_asked_again_by_itself_and_its_yes_lets_the_call_run
             b.desk.decide(asked, Decision.approve())
         await b.leave()
         assert await a.begin().asks_nothing()
+
+
+async def test_a_question_is_stored_without_waiting_for_more_to_store(where, paid, monkeypatch):
+    monkeypatch.setattr(writer, "_GATHERING_SECONDS", 3600)
+    async with Bank(where, paid) as a, Bank(where, paid) as b:
+        a.session = ToolSession("kitchen", user="ana")
+        asked = await a.ask()
+        async with asyncio.timeout(60):
+            while not (found := await b.runtime.store.approvals.find(session="kitchen")):
+                await asyncio.sleep(0)
+        assert [each.id.rpartition("-")[2] for each in found] == [asked]
 
 
 async def test_a_yes_as_soon_as_the_question_is_shown_again_lets_the_call_run_once(where, paid):

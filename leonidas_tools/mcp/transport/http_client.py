@@ -32,6 +32,8 @@ _GOODBYE_SECONDS = 2.0
 _SESSION_HEADER = "mcp-session-id"
 _NO_SESSION = -32000
 """Error code of servers on the TypeScript SDK, with status 400, for an unknown session."""
+_GIVEN_UP = frozenset({408, 499})
+"""Statuses of gateways that no longer wait for the server, which may have the request."""
 
 _PAGE = f"it answers with a web page; {PATH_HINT}"
 
@@ -104,7 +106,8 @@ class ReportingClient(httpx2.AsyncClient):
             return self._failed(request, SESSION_GONE, "the server has forgotten the session")
         if error:
             return response
-        code = NOT_SENT if status < httpx2.codes.INTERNAL_SERVER_ERROR else CONNECTION_CLOSED
+        may_have_run = status >= httpx2.codes.INTERNAL_SERVER_ERROR or status in _GIVEN_UP
+        code = CONNECTION_CLOSED if may_have_run else NOT_SENT
         return self._failed(request, code, status_text(response))
 
     def _failed(self, request: httpx2.Request, code: int, what: str) -> httpx2.Response:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
+from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from leonidas_tools import (
     RetryableError,
@@ -307,6 +309,30 @@ async def test_a_call_that_no_worker_takes_is_unavailable_and_does_not_run_later
     async with Served(server, pay) as engine:
         await engine.run(work_of("pay", "b", order="coffee", limits=ONCE))
     assert paid == ["coffee"]
+
+
+async def test_a_call_that_cannot_be_taken_back_is_waited_for(server, monkeypatch):
+    paid = []
+
+    @tool(effect="once")
+    async def pay(order: str) -> str:
+        paid.append(order)
+        return f"{order} paid"
+
+    tried = asyncio.Event()
+
+    async def fails(*_: object, **__: object) -> None:
+        tried.set()
+        raise RPCError("lost", RPCStatusCode.UNAVAILABLE, b"")
+
+    monkeypatch.setattr(WorkflowHandle, "terminate", fails)
+    hasty = TemporalEngine(dataclasses.replace(server, begin_seconds=0.1))
+    limits = dataclasses.replace(ONCE, seconds=60.0)
+    asked = asyncio.create_task(hasty.run(work_of("pay", "a", order="tea", limits=limits)))
+    await tried.wait()
+    async with Served(server, pay):
+        assert (await asked).result == "tea paid"
+    assert paid == ["tea"]
 
 
 async def test_a_server_that_is_away_makes_a_call_unavailable(server, monkeypatch):

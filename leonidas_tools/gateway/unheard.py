@@ -1,0 +1,51 @@
+"""The calls that a model that resumes would make again, where no store remembers them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from leonidas_tools.calls.events import EventKind
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls.events import ToolEvent
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+_MOST_SESSIONS = 65_536
+_START, _REFUSED = EventKind.START, EventKind.ERROR
+
+
+class UnheardCalls:
+    """When the calls of each session ended whose effect may happen only once.
+
+    Args:
+        tools: What runs the calls.
+    """
+
+    def __init__(self, tools: AdvancedToolProcessor) -> None:
+        self._executor = tools.executor
+        self._open: dict[tuple[str | None, str], set[str]] = {}
+        self._ended: OrderedDict[tuple[str | None, str], float] = OrderedDict()
+
+    def __call__(self, event: ToolEvent) -> None:
+        """Note the start or the end of a call."""
+        call, key = event.call, (event.call.session.user, event.call.session.id)
+        if event.kind is _START:
+            if call.tool is None or call.settings is None:
+                return
+            if self._executor.may_be_once(call.tool, call.settings):
+                self._open.setdefault(key, set()).add(call.trace_id)
+        elif event.ends_call and call.trace_id in self._open.get(key, ()):
+            self._open[key].discard(call.trace_id)
+            if not self._open[key]:
+                del self._open[key]
+            if event.kind is not _REFUSED:
+                self._ended[key] = event.at
+                self._ended.move_to_end(key)
+                if len(self._ended) > _MOST_SESSIONS:
+                    self._ended.popitem(last=False)
+
+    def has(self, user: str, session: str, *, since: float) -> bool:
+        """Return whether a call of the session runs, or has ended since a time."""
+        key = (user, session)
+        return key in self._open or self._ended.get(key, 0.0) > since
