@@ -16,6 +16,7 @@ from leonidas_tools.simulator import (
     Scenario,
 )
 from tests.live import vertex
+from tests.live.generated.virtual import Arena, VirtualEventLoop, VirtualSimulator
 from tests.live.talking import (
     Talk,
     answer_to,
@@ -194,6 +195,23 @@ async def test_a_long_talk_does_not_use_up_the_patience_with_a_server_that_resta
         "connection_opened", "connection_refused", "connection_renewed",
     ]  # fmt: skip
     assert talk.said == "Here I am."
+
+
+def test_a_server_that_ends_each_connection_at_once_is_not_called_on_without_a_pause():
+    async def leave(session):
+        await session.go_away(0)
+        await session.wait_for_close()
+
+    async def talk(arena):
+        scenario = Scenario(connections=[*[leave] * 10, speaks])
+        async with VirtualSimulator(scenario, arena=arena) as simulator:
+            talk = await Talk(simulator).run(11)
+        return talk.said, asyncio.get_running_loop().time()
+
+    with Arena() as arena, asyncio.Runner(loop_factory=VirtualEventLoop) as runner:
+        said, seconds = runner.run(talk(arena))
+    assert said == "Here I am."
+    assert seconds > 3
 
 
 async def test_a_token_that_cannot_be_had_for_a_moment_is_asked_for_again():
