@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from google.genai import Client
 from google.genai.types import LiveConnectConfig
+from websockets.asyncio.messages import MAX_FRAGMENTS
 from websockets.frames import Opcode
 from websockets.protocol import SERVER, Protocol
 
@@ -212,6 +213,20 @@ def test_a_server_that_ends_each_connection_at_once_is_not_called_on_without_a_p
         said, seconds = runner.run(talk(arena))
     assert said == "Here I am."
     assert seconds > 3
+
+
+async def test_a_message_in_very_many_pieces_costs_the_connection_but_not_the_conversation():
+    async def first(session):
+        await session.session_resumption("handle")
+        await session.wait_for_input("audio")
+        await session._connection._websocket.send(["{"] * (MAX_FRAGMENTS + 1))
+        await session.wait_for_close()
+
+    _, talk = await held([first, speaks])
+    assert [event["event"] for event in talk.events] == [
+        "connection_opened", "connection_lost", "connection_renewed",
+    ]  # fmt: skip
+    assert talk.said == "Here I am."
 
 
 async def test_a_token_that_cannot_be_had_for_a_moment_is_asked_for_again():
