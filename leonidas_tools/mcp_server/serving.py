@@ -163,8 +163,11 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Process received data."""
-        super().data_received(data)
+        """Process received data; in pieces, for the parser takes a head of any length at once."""
+        for start in range(0, len(data), _PIECE_BYTES):
+            super().data_received(data[start : start + _PIECE_BYTES])
+            if self._is_upgraded or self.transport.is_closing():
+                break
         self._watch()
 
     def _next_event(self) -> Any:

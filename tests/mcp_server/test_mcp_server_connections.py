@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 
 TOKEN = {"authorization": "Bearer s3cret"}
 CONNECTIONS = 1100
+LINES = "a:\r\n" * 10_000
 
 
 class Idle:
@@ -114,6 +115,13 @@ async def test_a_huge_head_is_refused(serve):
         except ConnectionError:
             return
         assert answer.split(b"\r\n")[0] in {b"", b"HTTP/1.1 400 Bad Request"}
+
+
+async def test_a_head_of_very_many_lines_that_comes_at_once_is_refused(serve):
+    serving = await serve(add, token="s3cret")
+    async with Idle(serving.url) as idle, asyncio.timeout(SECONDS):
+        reader, _ = await idle.connect(f"GET /mcp HTTP/1.1\r\nHost: x\r\n{LINES}\r\n".encode())
+        assert (await reader.readline()).rstrip() == b"HTTP/1.1 400 Bad Request"
 
 
 async def test_a_call_outlives_a_crowd_that_waits(serve):
