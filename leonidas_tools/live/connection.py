@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from leonidas_tools.live.sound_frames import sound_parts
 from leonidas_tools.redaction import described, redact_text
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.json_size import has_too_many_values
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -35,6 +37,9 @@ LOST = (
 """Exceptions raised when a connection, or its token, cannot be had or is lost."""
 
 _CONNECT_SECONDS = 10.0
+_MOST_VALUES = 20_000
+"""Limit of a message: the client and we may take some 50 microseconds for each of its values."""
+_BURST = 16
 _NORMAL = 1000
 _ABNORMAL = 1006
 _REFUSALS = frozenset({1003, 1007, 1008, 1009, 400, 401, 403, 404})
@@ -86,12 +91,14 @@ class Connection:
         Raises:
             google.genai.errors.APIError: The connection is gone; its code says why.
         """
-        while True:
+        for number in itertools.count(1):
+            if number % _BURST == 0:
+                await asyncio.sleep(0)  # a read alone does not let others have their turn
             try:
                 sound = await self._received.sound()
                 yield await self._reader._receive() if sound is None else sound  # noqa: SLF001 - `receive` ends with every turn
-            except (AttributeError, TypeError, ValueError) as error:
-                # A message of a kind that the client does not know, or no JSON: it is used up.
+            except (AttributeError, TypeError, ValueError, RecursionError) as error:
+                # Of a kind that the client does not know, no JSON, or too much: it is used up.
                 logger.warning("A message of the server is skipped: %s", described(error))
 
     async def arrived(self, confirm: Callable[[float], object]) -> None:
@@ -127,19 +134,32 @@ class Connection:
         return self._session._ws  # noqa: SLF001 - only the socket knows what has arrived
 
 
+class _TooManyValuesError(ValueError):
+    """Reading a message would hold the event loop."""
+
+
 class _Received:
     """Messages of a socket: sound is read here, all else by google-genai."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
-        self._unread: bytes | str | None = None
+        self._unread: bytes | None = None
+        self._closed: ConnectionClosed | None = None
 
     async def sound(self) -> Sequence[ProcessorPart] | None:
-        """Return the parts of the next message if it is sound; `None` leaves it to `recv`."""
+        """Return the parts of the next message if it is sound; `None` leaves it to `recv`.
+
+        Raises:
+            ValueError: It has too many values; it is used up.
+        """
         try:
             self._unread = await self._socket.recv(decode=False)
-        except ConnectionClosed:  # `recv` raises it again
+        except ConnectionClosed as error:  # `recv` raises it again; the socket might not
+            self._closed = error
             return None
+        if has_too_many_values(self._unread, _MOST_VALUES):
+            self._unread = None
+            raise _TooManyValuesError
         parts = sound_parts(self._unread)
         if parts is not None:
             self._unread = None
@@ -147,6 +167,8 @@ class _Received:
 
     async def recv(self, *, decode: bool = False) -> bytes | str:
         """Return the message that was left, or the next one."""
+        if self._closed is not None:
+            raise self._closed
         unread, self._unread = self._unread, None
         received: bytes | str = await self._socket.recv(decode=decode) if unread is None else unread
         return received

@@ -227,11 +227,12 @@ class _WireLogger(logging.Logger):
 
 def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: Any) -> Client:
     options = types.HttpOptions.model_validate(http_options or {}).model_copy()
-    # Pongs of 8 to 30 s are reported, where the library waits 20 s, and messages of over 1 MiB.
+    # Pongs of 8 to 30 s are reported, where the library waits 20 s, and messages of over 1 MiB,
+    # which is the library's limit; without one, a message that never ends takes all memory.
     defaults: dict[str, Any] = {
         "ping_interval": 20,
         "ping_timeout": 60,
-        "max_size": None,
+        "max_size": 16 * 1024**2,
         "close_timeout": 1,
     }
     defaults["logger"] = _WireLogger()

@@ -88,9 +88,10 @@ class ConversationRunner:
                 self._number += 1
                 self._talk.opened(self._number, setup)
                 await self._serve(link)
-                self._failures, self._sound_at = 0, self._state.now()
                 if not self._talk.over:
                     self._talk.lost(_LEFT, "")
+            if not self._talk.over:
+                await self._left()
         except connection.LOST as error:
             if self._number > number:
                 await self._lost(error)
@@ -101,10 +102,17 @@ class ConversationRunner:
                 raise
             logger.warning("The setup cannot be sent: %s", connection.said_by(error))
 
+    async def _left(self) -> None:
+        """Wait where one connection after another is left as soon as it is open."""
+        self._note_sound()
+        self._sound_at = self._state.now()
+        if self._failures:
+            await self._delay()
+        self._failures += 1
+
     async def _lost(self, error: BaseException) -> None:
         announced = self._state.renewal.deadline is not None
-        if self._state.now() > self._state.opened_at + _SOUND_SECONDS:
-            self._failures, self._sound_at = 0, self._state.now()
+        self._note_sound()
         code = connection.code_of(error)
         said = connection.said_by(error)
         self._talk.lost(code, said)
@@ -133,11 +141,19 @@ class ConversationRunner:
         elif not self._talk.refused(setup):
             raise error
 
+    def _note_sound(self) -> None:
+        if self._state.now() > self._state.opened_at + _SOUND_SECONDS:
+            self._failures, self._sound_at = 0, self._state.now()
+
     async def _wait(self, error: BaseException) -> None:
-        """Wait before the next try, with jitter, so that many sessions do not come at once."""
+        """Wait before the next try; raise the error if there was no connection for too long."""
         patience = self._live.give_up_seconds if self._number else _FIRST_CONNECTION_SECONDS
         if self._state.now() > self._sound_at + patience:
             raise error
+        await self._delay()
+
+    async def _delay(self) -> None:
+        """Wait with jitter, so that many sessions do not come at once."""
         longest = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** min(self._failures, 8))
         await asyncio.sleep(random.uniform(longest / 2, longest))  # noqa: S311 - no secret
 

@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -26,7 +27,6 @@ from leonidas_tools.redaction.visible import visible_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import h11
     from starlette.types import ASGIApp, Receive, Scope, Send
     from uvicorn._types import ASGISendEvent
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
@@ -51,6 +51,10 @@ _MOST_WAITING_OF_ADDRESS = 256
 _MOST_OF_ADDRESS = 768
 _FRAMES_PER_SECOND = 400.0
 _MOST_FRAMES_AT_ONCE = 2000.0
+_SMALL_CHUNKS_PER_SECOND = 100.0
+_MOST_SMALL_CHUNKS_AT_ONCE = 500.0
+_SMALL_CHUNK_BYTES = 512
+"""A piece of a body that is shorter is small: each takes as long to parse as a long one."""
 _PIECE_BYTES = 4096
 """Of what is read at once: a frame may have six bytes, and their number is known once parsed."""
 _ABORT_SECONDS = 2.0
@@ -126,6 +130,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 class BoundedConnection(H11Protocol):
     """A connection with time limits for request heads and for a client that does not read.
 
+    A body may come in few small chunks only.
+
     A connection waits while it has no complete request. If too many wait, for one address or in
     total, a new one closes the one that has waited longest, so that a new client can always
     connect. One address has at most three quarters of all connections.
@@ -135,6 +141,14 @@ class BoundedConnection(H11Protocol):
     _since = 0.0
     _timer: asyncio.TimerHandle | None = None
     _is_upgraded = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._small_chunks = TokenBucket(
+            per_second=_SMALL_CHUNKS_PER_SECOND, at_once=_MOST_SMALL_CHUNKS_AT_ONCE
+        )
+        self._parsed = self.conn.next_event
+        self.conn.next_event = self._next_event  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection, closing another or this one if there are too many."""
@@ -150,9 +164,21 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Process received data."""
-        super().data_received(data)
+        """Process received data; in pieces, for the parser takes a head of any length at once."""
+        for start in range(0, len(data), _PIECE_BYTES):
+            super().data_received(data[start : start + _PIECE_BYTES])
+            if self._is_upgraded or self.transport.is_closing():
+                break
         self._watch()
+
+    def _next_event(self) -> Any:
+        """Return what was parsed next; too many small chunks end the connection."""
+        event = self._parsed()
+        is_small = isinstance(event, h11.Data) and len(event.data) < _SMALL_CHUNK_BYTES
+        if is_small and not self._small_chunks.spend():
+            self.transport.abort()
+            return h11.NEED_DATA
+        return event
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand the connection to the WebSocket's protocol, which bounds it from now on."""

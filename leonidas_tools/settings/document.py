@@ -147,9 +147,11 @@ class _NodeReader:
         return {**merged, **own}
 
     def _mapping_of(self, source: yaml.Node, path: KeyPath) -> dict[str, Any]:
-        lines = dict(self.lines)
+        lines, self.lines = self.lines, {}
         value = self.value(source, path)
-        self.lines.update(lines)  # own lines before those of merged mappings
+        for key, line in self.lines.items():
+            lines.setdefault(key, line)  # own lines before those of merged mappings
+        self.lines = lines
         return cast("dict[str, Any]", value)
 
     def _merge_sources(self, node: yaml.Node, path: KeyPath) -> Iterator[yaml.Node]:

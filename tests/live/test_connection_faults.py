@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from google.genai import Client
 from google.genai.types import LiveConnectConfig
+from websockets.asyncio.messages import MAX_FRAGMENTS
 from websockets.frames import Opcode
 from websockets.protocol import SERVER, Protocol
 
@@ -16,6 +17,7 @@ from leonidas_tools.simulator import (
     Scenario,
 )
 from tests.live import vertex
+from tests.live.generated.virtual import Arena, VirtualEventLoop, VirtualSimulator
 from tests.live.talking import (
     Talk,
     answer_to,
@@ -192,6 +194,37 @@ async def test_a_long_talk_does_not_use_up_the_patience_with_a_server_that_resta
     _, talk = await held([first, speaks], user=user, give_up_seconds=10)
     assert [event["event"] for event in talk.events] == [
         "connection_opened", "connection_refused", "connection_renewed",
+    ]  # fmt: skip
+    assert talk.said == "Here I am."
+
+
+def test_a_server_that_ends_each_connection_at_once_is_not_called_on_without_a_pause():
+    async def leave(session):
+        await session.go_away(0)
+        await session.wait_for_close()
+
+    async def talk(arena):
+        scenario = Scenario(connections=[*[leave] * 10, speaks])
+        async with VirtualSimulator(scenario, arena=arena) as simulator:
+            talk = await Talk(simulator).run(11)
+        return talk.said, asyncio.get_running_loop().time()
+
+    with Arena() as arena, asyncio.Runner(loop_factory=VirtualEventLoop) as runner:
+        said, seconds = runner.run(talk(arena))
+    assert said == "Here I am."
+    assert seconds > 3
+
+
+async def test_a_message_in_very_many_pieces_costs_the_connection_but_not_the_conversation():
+    async def first(session):
+        await session.session_resumption("handle")
+        await session.wait_for_input("audio")
+        await session._connection._websocket.send(["{"] * (MAX_FRAGMENTS + 1))
+        await session.wait_for_close()
+
+    _, talk = await held([first, speaks])
+    assert [event["event"] for event in talk.events] == [
+        "connection_opened", "connection_lost", "connection_renewed",
     ]  # fmt: skip
     assert talk.said == "Here I am."
 

@@ -64,7 +64,8 @@ def test_options_may_be_given_as_a_mapping_and_keep_what_they_say():
     assert given.pop("logger").name == "leonidas_tools.live.gemini.wire"
     assert given.keys() >= {"ssl", "verify"}
     given = {key: given[key] for key in given if key not in ("ssl", "verify")}
-    assert given == {"ping_interval": 20, "ping_timeout": 7, "max_size": None, "close_timeout": 1}
+    sizes = {"max_size": 16 * 1024**2}
+    assert given == {"ping_interval": 20, "ping_timeout": 7, "close_timeout": 1} | sizes
 
 
 def test_sessions_share_what_is_slow_to_make_for_tls():

@@ -3,12 +3,15 @@
 import asyncio
 import base64
 import itertools
+import json
 
 import pytest
 from genai_processors.content_api import ProcessorPart
-from google.genai import errors, types
+from google.genai import Client, errors, types
+from google.genai.live import AsyncSession
 
 from leonidas_tools import AdvancedToolProcessor, SessionPolicy, ToolSession, tool
+from leonidas_tools.live.connection import Connection
 from leonidas_tools.session.speech import SpeechState
 from leonidas_tools.simulator import (
     Call,
@@ -200,6 +203,49 @@ async def test_a_message_of_an_unknown_kind_is_ignored():
     ]
     _, talk = await held([script], AdvancedToolProcessor())
     assert talk.said == "Still here."
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param("[" * 10_000, id="nested too deep"),
+        pytest.param(json.dumps({"toolCallCancellation": {"ids": ["c"] * 20_001}}), id="values"),
+    ],
+)
+async def test_a_message_that_takes_too_much_to_read_is_skipped(odd, caplog):
+    script = [WaitForInput("audio"), Send(odd), Say("Still here."), TurnComplete()]
+    _, talk = await held([script], AdvancedToolProcessor())
+    assert talk.said == "Still here."
+    assert "A message of the server is skipped" in caplog.text
+
+
+class Waiting:
+    """A socket with messages that have arrived already."""
+
+    def __init__(self, *messages):
+        self._messages = [*messages]
+
+    async def recv(self, *, decode):
+        return self._messages.pop()
+
+
+@pytest.mark.parametrize("message", [b'{"goAway": {"timeLeft": "50s"}}', b"no JSON"])
+async def test_others_have_their_turn_while_very_many_messages_are_read(message):
+    client = Client(api_key="simulated")._api_client
+    connection = Connection(AsyncSession(client, Waiting(*[message] * 500)))
+    turns = []
+
+    async def others():
+        while True:
+            turns.append(None)
+            await asyncio.sleep(0)
+
+    waiting = asyncio.create_task(others())
+    with pytest.raises(IndexError):
+        async for _ in connection.messages():
+            pass
+    waiting.cancel()
+    assert len(turns) > 20
 
 
 async def test_the_voice_changes_by_a_new_setup_at_a_quiet_moment():

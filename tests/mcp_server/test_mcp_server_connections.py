@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 
 TOKEN = {"authorization": "Bearer s3cret"}
 CONNECTIONS = 1100
+LINES = "a:\r\n" * 10_000
 
 
 class Idle:
@@ -91,6 +92,20 @@ async def test_a_head_that_comes_byte_by_byte_ends_all_the_same(serve, monkeypat
             await asyncio.wait({ended}, timeout=0.02)
 
 
+@pytest.mark.parametrize(("chunks", "answers"), [(400, {2}), (40_000, {0, 1})])
+async def test_a_body_in_very_many_small_chunks_ends_the_connection(serve, chunks, answers):
+    serving = await serve(add, token="s3cret")
+    head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    last = b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    async with Idle(serving.url) as idle, asyncio.timeout(SECONDS):
+        reader, _ = await idle.connect(head + b"1\r\nx\r\n" * chunks + b"0\r\n\r\n" + last)
+        said = b""
+        with contextlib.suppress(ConnectionError):
+            while more := await reader.read(65_536):
+                said += more
+    assert said.count(b"HTTP/1.1 ") in answers
+
+
 async def test_a_huge_head_is_refused(serve):
     serving = await serve(add, token="s3cret")
     async with Idle(serving.url) as idle, asyncio.timeout(SECONDS):
@@ -100,6 +115,13 @@ async def test_a_huge_head_is_refused(serve):
         except ConnectionError:
             return
         assert answer.split(b"\r\n")[0] in {b"", b"HTTP/1.1 400 Bad Request"}
+
+
+async def test_a_head_of_very_many_lines_that_comes_at_once_is_refused(serve):
+    serving = await serve(add, token="s3cret")
+    async with Idle(serving.url) as idle, asyncio.timeout(SECONDS):
+        reader, _ = await idle.connect(f"GET /mcp HTTP/1.1\r\nHost: x\r\n{LINES}\r\n".encode())
+        assert (await reader.readline()).rstrip() == b"HTTP/1.1 400 Bad Request"
 
 
 async def test_a_call_outlives_a_crowd_that_waits(serve):

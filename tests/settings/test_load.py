@@ -1,5 +1,6 @@
 """Reading settings: every bad file gets a clear answer."""
 
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,11 @@ from leonidas_tools.settings.models import Settings, ToolConfiguration
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+MERGES = "a: &a {x: 1}\n" + "".join(
+    f"{name}: &{name} {{<<: *{before}, {name}: [*{before}, *{before}]}}\n"
+    for before, name in itertools.pairwise("abcdefghijklmnop")
 )
 
 
@@ -50,6 +56,7 @@ BAD_FILES = {
     "an unknown alias": ("tools: *nothing\n", 1, None, "begins with '*'"),
     "an alias to itself": ("tools: &a {x: *a}\n", 1, None, "refers to itself"),
     "aliases that multiply": (BOMB, None, None, "when its aliases are expanded"),
+    "merges that multiply": (MERGES, None, None, "when its aliases are expanded"),
     "too deep": ("[" * 200_000, 1, None, "levels deep"),
     "deeper than brackets": ("- " * 60_000, 1, None, "levels deep"),
     "variables that do not end": ("[${A" * 50_000, 1, None, "is not closed"),
