@@ -81,6 +81,14 @@ class ArgumentValidator:
             raise _refusal("must have strings as keys") from error
         raise _refusal(say("argument_too_deep"))
 
+    def is_too_costly(self, instance: Any) -> bool:
+        """Return whether checking an instance of any size would hold the event loop."""
+        if not self._document.takes_work:
+            return False
+        from leonidas_tools.json_schema.errors import is_too_costly
+
+        return is_too_costly(self._document, instance)
+
     def _refuse_cost(self, arguments: dict[str, Any]) -> None:
         from leonidas_tools.json_schema.errors import is_too_costly
 

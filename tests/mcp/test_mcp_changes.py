@@ -144,3 +144,13 @@ async def test_an_answer_is_held_to_what_is_listed_by_now_though_python_finds_it
         await bench.call("announce")
         await bench.until(lambda: "wink" in bench.names())
         assert "does not match its description" in (await bench.tools.execute("count", {})).message
+
+
+async def test_an_answer_that_takes_too_many_checks_is_taken_unchecked(bench):
+    other = {"anyOf": [{"const": number} for number in range(200)]}
+    answer = {"content": [], "structuredContent": {"counts": ["x"] * 5_000}}
+    output = {"type": "object", "properties": {"counts": {"items": other}}}
+    bench.server("eye", described("count", outputSchema=output, _meta={"answer": answer}))
+    async with bench.processor():
+        await bench.ready()
+        assert (await bench.tools.execute("count", {})).result == {"counts": ["x"] * 5_000}
