@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 _SLICE = 64
 """Number of schemas read before the loop gets a turn: each takes some 50 microseconds."""
+_LONGEST_DESCRIPTION = 65_536
+"""Most characters of a description that are used: it is looked through more than once."""
 AnyTool: TypeAlias = Tool[..., Any]
 CallTool: TypeAlias = Callable[
     [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]
@@ -273,10 +275,16 @@ def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefiniti
     """Return the definition of a tool as it is pinned and declared, without the secrets."""
     return ToolDefinition(
         name=definition.name,
-        description=secrets.text(definition.description or definition.title or ""),
+        description=secrets.text(_beginning(definition.description or definition.title or "")),
         input_schema=schema_without(secrets, definition.input_schema),
         effect=effect_of(definition.annotations).value,
     )
+
+
+def _beginning(description: str) -> str:
+    if len(description) <= _LONGEST_DESCRIPTION:
+        return description
+    return f"{description[:_LONGEST_DESCRIPTION]}…"
 
 
 def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:
