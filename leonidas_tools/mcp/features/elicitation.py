@@ -134,7 +134,8 @@ def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an answer, which has nothing in it that was not asked for."""
     if len(json.dumps(schema)) > _LONGEST_SCHEMA:
         raise UnaskableError("it asks for too much at once")
-    return {"additionalProperties": False, **schema}
+    asked = {key: value for key, value in schema.items() if key != "patternProperties"}
+    return {**asked, "additionalProperties": False}
 
 
 def _by_title(
