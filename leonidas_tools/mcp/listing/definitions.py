@@ -180,6 +180,7 @@ class DefinitionReader:
             before = self._known.get(name)
             if before is None or before[0] != made:
                 before = (made, self._made(made, definitions[name], report))
+                await asyncio.sleep(0)  # compiling its schemas may have taken long
             elif before[1] is None:
                 report.remember(self.report, name, self._key(name))
             known[name] = before
