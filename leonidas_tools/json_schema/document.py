@@ -18,6 +18,7 @@ MAX_SCHEMA_PARTS: Final = 200_000
 MAX_EXPANSION: Final = 4_000
 MAX_PLAIN_PARTS: Final = 100
 MAX_PATTERN_CHARACTERS: Final = 100_000
+MAX_PATTERN_STATES: Final = 1_000_000
 MAX_PLAIN_OPTIONS: Final = 10
 
 _BRANCHES: Final = frozenset(
@@ -48,14 +49,14 @@ class Document:
         self.has_defaults = False
         self.is_recursive = bool(documents)
         """True if checking may go down as deep as the arguments do."""
-        self._pattern_characters = 0
+        self._pattern_characters = self._pattern_states = 0
         self.patterns: dict[str, PatternCost] = {}
         """What the patterns in it take to match."""
         self.slow_enums: dict[int, int] = {}
         """How many options a value is compared with one by one, by the id of the part."""
         branches = False
         count = 0
-        for part in self._parts():
+        for depth, part in self._parts():
             count += 1
             branches = branches or not _BRANCHES.isdisjoint(part)
             self.is_recursive = self.is_recursive or _goes_deep(part)
@@ -63,7 +64,7 @@ class Document:
             kind = part.get("type")
             if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
                 self.has_integers = True
-            self._note_work(part)
+            self._note_work(part, depth)
         self.may_be_costly = (
             (branches and (self.is_recursive or count > MAX_PLAIN_PARTS))
             or bool(self.slow_enums)
@@ -76,14 +77,14 @@ class Document:
         self._known_checks: dict[int, int] = {}
         self._refuse_explosion()
 
-    def _parts(self) -> Iterator[dict[str, Any]]:
-        """Yield every object in the schema, level by level."""
+    def _parts(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield every object in the schema, level by level, with its depth."""
         level: list[Any] = [self.schema]
-        for _ in range(MAX_SCHEMA_DEPTH):
+        for depth in range(MAX_SCHEMA_DEPTH):
             following: list[Any] = []
             for part in level:
                 if isinstance(part, dict):
-                    yield part
+                    yield depth, part
                     following.extend(part.values())
                 elif isinstance(part, list):
                     following.extend(part)
@@ -94,7 +95,7 @@ class Document:
                 raise SchemaError(f"The schema has more than {MAX_SCHEMA_PARTS} parts; split it")
         raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
 
-    def _note_work(self, part: dict[str, Any]) -> None:
+    def _note_work(self, part: dict[str, Any], depth: int) -> None:
         """Note the patterns and the long lists of options that a value is held against.
 
         Raises:
@@ -114,10 +115,14 @@ class Document:
                         f"characters; shorten them"
                     )
                 self.patterns[each] = cost_of(each)
+            if isinstance(each, str):  # compiled with each part that it stands in
+                self._pattern_states += self.patterns[each].states * (depth + 1)
+        if self._pattern_states > MAX_PATTERN_STATES:
+            raise SchemaError("The schema has too many or too large patterns; simplify them")
 
     def _refuse_explosion(self) -> None:
         """Refuse branches and references that multiply: checking one value might never end."""
-        for part in self._parts():
+        for _, part in self._parts():
             if self.checks(part) > MAX_EXPANSION:
                 raise SchemaError(
                     f"The schema checks one value against more than {MAX_EXPANSION} schemas, its "

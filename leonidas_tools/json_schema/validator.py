@@ -111,6 +111,8 @@ class ArgumentValidator:
         if is_too_deep(arguments):
             raise _refusal(say("argument_too_deep"))
         coerced = _coerced(self._document, arguments)
+        if self._document.may_be_costly:  # a text may have become an array
+            self._refuse_cost(coerced)
         filled = self._filled(coerced)
         if self.is_valid(coerced) or self.is_valid(filled):
             return filled  # some schemas require what they have a default for

@@ -131,6 +131,15 @@ def test_a_schema_whose_patterns_take_long_to_compile_is_refused():
         ArgumentValidator({"properties": {"a": {"pattern": "(a|b)" * 30_000}}})
 
 
+def test_a_schema_whose_parts_take_long_to_compile_is_refused():
+    schema = {"type": "integer"}
+    for level in range(90):
+        large = {f"r{n}": {"pattern": rf"(\w{{1,200}}){{1,3}}x{level}_{n}"} for n in range(20)}
+        schema = {"type": "object", "properties": {"p": schema, **large}}
+    with pytest.raises(SchemaError, match="too many or too large patterns"):
+        ArgumentValidator(schema)
+
+
 def test_the_search_for_the_cost_is_bounded_itself(monkeypatch):
     looked_at = []
     costs = errors._cost
@@ -168,6 +177,12 @@ def test_a_pattern_at_which_the_engine_gives_up_is_an_invalid_argument(schema, a
 def test_what_is_said_of_such_a_pattern_is_clear():
     with pytest.raises(ToolValidationError, match="'a' takes too many steps to match its pattern"):
         ArgumentValidator(PATTERNS[0][0])(PATTERNS[0][1])
+
+
+def test_a_json_text_that_takes_too_many_checks_is_refused():
+    schema = {"properties": {"a": {"type": "array", "items": {"enum": [*range(1_000), "x"]}}}}
+    with pytest.raises(ToolValidationError, match="too many checks"):
+        ArgumentValidator(schema)({"a": f"[{'999, ' * 1_000}999]"})
 
 
 async def test_a_call_with_such_a_text_is_answered():
