@@ -10,17 +10,21 @@ from urllib.parse import unquote
 import jsonschema_rs
 
 from leonidas_tools.errors import SchemaError
+from leonidas_tools.json_schema.patterns import PatternCost, cost_of
 
 MAX_ARGUMENT_DEPTH: Final = 100
 MAX_SCHEMA_DEPTH: Final = 200
 MAX_SCHEMA_PARTS: Final = 200_000
 MAX_EXPANSION: Final = 4_000
 MAX_PLAIN_PARTS: Final = 100
+MAX_PATTERN_CHARACTERS: Final = 100_000
+MAX_PATTERN_STATES: Final = 1_000_000
+MAX_PLAIN_OPTIONS: Final = 10
 
 _BRANCHES: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies", "contains"}
 )
-_PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
+PATTERN_OPTIONS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
 """A pattern that takes more steps counts as one that does not match."""
 _GOES_DEEP: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "uniqueItems"})
 
@@ -45,9 +49,14 @@ class Document:
         self.has_defaults = False
         self.is_recursive = bool(documents)
         """True if checking may go down as deep as the arguments do."""
+        self._pattern_characters = self._pattern_states = 0
+        self.patterns: dict[str, PatternCost] = {}
+        """What the patterns in it take to match."""
+        self.slow_enums: dict[int, int] = {}
+        """How many options a value is compared with one by one, by the id of the part."""
         branches = False
         count = 0
-        for part in self._parts():
+        for depth, part in self._parts():
             count += 1
             branches = branches or not _BRANCHES.isdisjoint(part)
             self.is_recursive = self.is_recursive or _goes_deep(part)
@@ -55,19 +64,27 @@ class Document:
             kind = part.get("type")
             if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
                 self.has_integers = True
-        self.may_be_costly = branches and (self.is_recursive or count > MAX_PLAIN_PARTS)
+            self._note_work(part, depth)
+        self.may_be_costly = (
+            (branches and (self.is_recursive or count > MAX_PLAIN_PARTS))
+            or bool(self.slow_enums)
+            or len(self.patterns) > MAX_PLAIN_PARTS
+            or not all(cost.is_light for cost in self.patterns.values())
+        )
         """True if checking may take far more steps than arguments have values."""
+        self.takes_work = self.may_be_costly or branches or bool(self.patterns)
+        """True if it may for a value of any size."""
         self._known_checks: dict[int, int] = {}
         self._refuse_explosion()
 
-    def _parts(self) -> Iterator[dict[str, Any]]:
-        """Yield every object in the schema, level by level."""
+    def _parts(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield every object in the schema, level by level, with its depth."""
         level: list[Any] = [self.schema]
-        for _ in range(MAX_SCHEMA_DEPTH):
+        for depth in range(MAX_SCHEMA_DEPTH):
             following: list[Any] = []
             for part in level:
                 if isinstance(part, dict):
-                    yield part
+                    yield depth, part
                     following.extend(part.values())
                 elif isinstance(part, list):
                     following.extend(part)
@@ -78,9 +95,34 @@ class Document:
                 raise SchemaError(f"The schema has more than {MAX_SCHEMA_PARTS} parts; split it")
         raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
 
+    def _note_work(self, part: dict[str, Any], depth: int) -> None:
+        """Note the patterns and the long lists of options that a value is held against.
+
+        Raises:
+            SchemaError: The patterns are too long to be compiled in a moment.
+        """
+        options, pattern, named = (part.get(k) for k in ("enum", "pattern", "patternProperties"))
+        if isinstance(options, list) and len(options) > MAX_PLAIN_OPTIONS:
+            kinds = {type(each) for each in options}
+            if len(kinds) > 1 or not kinds.isdisjoint((dict, list)):
+                self.slow_enums[id(part)] = len(options)
+        for each in (pattern, *(named if isinstance(named, dict) else ())):
+            if isinstance(each, str) and each not in self.patterns:
+                self._pattern_characters += len(each)
+                if self._pattern_characters > MAX_PATTERN_CHARACTERS:
+                    raise SchemaError(
+                        f"The schema has patterns of more than {MAX_PATTERN_CHARACTERS:,} "
+                        f"characters; shorten them"
+                    )
+                self.patterns[each] = cost_of(each)
+            if isinstance(each, str):  # compiled with each part that it stands in
+                self._pattern_states += self.patterns[each].states * (depth + 1)
+        if self._pattern_states > MAX_PATTERN_STATES:
+            raise SchemaError("The schema has too many or too large patterns; simplify them")
+
     def _refuse_explosion(self) -> None:
         """Refuse branches and references that multiply: checking one value might never end."""
-        for part in self._parts():
+        for _, part in self._parts():
             if self.checks(part) > MAX_EXPANSION:
                 raise SchemaError(
                     f"The schema checks one value against more than {MAX_EXPANSION} schemas, its "
@@ -163,7 +205,7 @@ class Document:
                 registry=self._meta_schemas,
                 retriever=self._retrieve,
                 validate_formats=False,
-                pattern_options=_PATTERNS,
+                pattern_options=PATTERN_OPTIONS,
             )
         except jsonschema_rs.ValidationError as error:
             raise SchemaError(f"The schema is not a JSON Schema: {error.message}") from error
@@ -178,7 +220,7 @@ class Document:
             registry=self._meta_schemas,
             retriever=self._retrieve,
             validate_formats=False,
-            pattern_options=_PATTERNS,
+            pattern_options=PATTERN_OPTIONS,
         )
 
     @cached_property

@@ -15,7 +15,7 @@ from leonidas_tools.json_schema.document import Document, child
 from leonidas_tools.json_schema.keywords import schema_of_item, schemas_of_property
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import jsonschema_rs
 
@@ -26,6 +26,8 @@ MAX_WORK: Final = 200_000
 """Limit of the checks of arguments, where they may take many."""
 MAX_PAIRS: Final = 10_000
 """Limit of the schemas and values visited to find that out."""
+_NAME_WORK: Final = 20
+"""The work of holding a name against a pattern, in checks of a plain schema."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,9 +72,9 @@ def _fits(document: Document, check: Check) -> bool:
 
 
 def is_too_costly(document: Document, value: Any) -> bool:
-    """Return whether a value takes more checks than are made of arguments."""
+    """Return whether a value takes more checks than are made at once."""
     check = Check(pointer="#", schema=document.schema, value=value)
-    return _cost(document, check, {}, MAX_WORK, MAX_PAIRS) > MAX_WORK
+    return _cost(document, check, {}, MAX_WORK, MAX_PAIRS, _own_work) > MAX_WORK
 
 
 def _cost(
@@ -81,6 +83,7 @@ def _cost(
     known: dict[tuple[int, int], int],
     most: int,
     most_pairs: int,
+    own_work: Callable[[Document, Check], int] = lambda _document, _check: 1,
 ) -> int:
     """Return how many checks a schema makes of a value at most; more than are sensible, roughly."""
     key = (id(check.schema), id(check.value))
@@ -88,13 +91,31 @@ def _cost(
         return known[key]
     if len(known) > most_pairs:
         return most + 1
-    known[key] = total = 1
+    known[key] = total = own_work(document, check)
+    if total > most:
+        return total
     for part in itertools.chain(_parts(document, check), _branches(document, check)):
-        total += _cost(document, part, known, most, most_pairs)
+        total += _cost(document, part, known, most, most_pairs, own_work)
         if total > most:
             break
     known[key] = total
     return total
+
+
+def _own_work(document: Document, check: Check) -> int:
+    """Return the work that a schema takes itself, without those in it."""
+    schema, value, work = check.schema, check.value, 1
+    if not isinstance(schema, dict):
+        return work
+    work += document.slow_enums.get(id(schema), 0)
+    if isinstance(value, str) and (cost := document.patterns.get(schema.get("pattern", ""))):
+        work += cost.of(value)
+    if isinstance(value, dict):
+        longest = max(value, key=len, default="")
+        for pattern in schema.get("patternProperties", {}):
+            cost = document.patterns.get(pattern)
+            work += len(value) * (_NAME_WORK + (0 if cost is None else cost.of(longest)))
+    return work
 
 
 def _parts(document: Document, check: Check) -> Iterator[Check]:
@@ -123,6 +144,7 @@ def _branches(document: Document, check: Check) -> Iterator[Check]:
         for name, schema in dict(check.schema.get(keyword, {})).items():
             yield _under(check, schema, keyword, name)
     yield from _branches_of_parts(check)
+    yield from _names(check)
     for keyword in ("anyOf", "oneOf"):
         yield from _listed(check, keyword)
     for keyword in ("not", "if", "then", "else"):
@@ -139,6 +161,12 @@ def _branches_of_parts(check: Check) -> Iterator[Check]:
         inner = check.schema["unevaluatedProperties"]
         for name, value in check.value.items():
             yield _under(check, inner, "unevaluatedProperties", of=value, at=name)
+
+
+def _names(check: Check) -> Iterator[Check]:
+    if isinstance(check.value, dict) and "propertyNames" in check.schema:
+        for name in check.value:
+            yield _under(check, check.schema["propertyNames"], "propertyNames", of=name, at=name)
 
 
 def _listed(check: Check, keyword: str) -> Iterator[Check]:

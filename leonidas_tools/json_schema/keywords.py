@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jsonschema_rs
 
+from leonidas_tools.json_schema.document import PATTERN_OPTIONS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -58,9 +60,9 @@ def schema_of_item(schema: Mapping[str, Any], index: int) -> tuple[Keys, Any]:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Return whether a name matches a pattern, by an engine with linear time."""
+    """Return whether a name matches a pattern, by an engine with bounded time."""
     unmatched = {"patternProperties": {pattern: False}}
     try:
-        return not jsonschema_rs.is_valid(unmatched, {name: None})
+        return not jsonschema_rs.is_valid(unmatched, {name: None}, pattern_options=PATTERN_OPTIONS)
     except (ValueError, UnicodeError):
         return False

@@ -81,6 +81,14 @@ class ArgumentValidator:
             raise _refusal("must have strings as keys") from error
         raise _refusal(say("argument_too_deep"))
 
+    def is_too_costly(self, instance: Any) -> bool:
+        """Return whether checking an instance of any size would hold the event loop."""
+        if not self._document.takes_work:
+            return False
+        from leonidas_tools.json_schema.errors import is_too_costly
+
+        return is_too_costly(self._document, instance)
+
     def _refuse_cost(self, arguments: dict[str, Any]) -> None:
         from leonidas_tools.json_schema.errors import is_too_costly
 
@@ -103,6 +111,8 @@ class ArgumentValidator:
         if is_too_deep(arguments):
             raise _refusal(say("argument_too_deep"))
         coerced = _coerced(self._document, arguments)
+        if self._document.may_be_costly:  # a text may have become an array
+            self._refuse_cost(coerced)
         filled = self._filled(coerced)
         if self.is_valid(coerced) or self.is_valid(filled):
             return filled  # some schemas require what they have a default for

@@ -19,6 +19,10 @@ from leonidas_tools.tools.tool import Tool, ToolCategory, ToolStatus, as_enum, a
 logger = visible_logger(__name__)
 
 _MOST_PREFERRED = 200
+_MOST_WORDS = 50
+"""Limit of the words that are looked for: each is looked for in every tool."""
+_SEARCHED_CHARACTERS = 1000
+"""The beginning of a description in which they are looked for."""
 
 AnyTool: TypeAlias = Tool[..., Any]
 Listener: TypeAlias = Callable[[], None]
@@ -178,10 +182,11 @@ class ToolRegistry:
         """Return the tools that fit some words best, by name, tags and description.
 
         Args:
-            query: Words.
+            query: Words, of which the first 50 different ones count.
             limit: How many at most.
         """
-        words = re.findall(r"\w+", query.lower())
+        found = re.findall(r"\w+", query.lower())
+        words = list(itertools.islice(dict.fromkeys(found), _MOST_WORDS))
         scored = [(score, tool) for tool in self if (score := _relevance(tool, words)) > 0]
         scored.sort(key=lambda pair: (-pair[0], pair[1].name))
         return [tool for _, tool in scored[:limit]]
@@ -260,7 +265,7 @@ def _relevance(tool: AnyTool, words: list[str]) -> float:
     """Return how well a tool fits some words; 0 for not at all."""
     metadata = tool.metadata
     name, tags = metadata.name.lower(), " ".join(metadata.tags).lower()
-    description = metadata.description.lower()
+    description = metadata.description[:_SEARCHED_CHARACTERS].lower()
     return sum(
         3.0 * (word in name) + 2.0 * (word in tags) + 1.0 * (word in description) for word in words
     )

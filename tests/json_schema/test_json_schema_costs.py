@@ -86,6 +86,16 @@ COSTLY = [
     ({"unevaluatedProperties": CONSTANTS}, {str(n): f"x{n}" for n in range(5_000)}),
     ({"additionalProperties": CONSTANTS}, {str(n): f"x{n}" for n in range(5_000)}),
     ({"properties": {"a": {"items": {"allOf": [CONSTANTS] * 5}}}}, {"a": ["x"] * 5_000}),
+    ({"properties": {"a": {"pattern": r"(\w{1,200}){1,30}x"}}}, {"a": "ab" * 5_000}),
+    ({"properties": {"a": {"pattern": r"a*(?=b)"}}}, {"a": "a" * 5_000}),
+    ({"properties": {"a": {"items": {"pattern": r"^(?:(a+(?=a|))+$|a)"}}}}, {"a": ["aab"] * 100}),
+    ({"propertyNames": {"pattern": r"(\w{1,200}){1,30}x"}}, {"ab" * 5_000: 1}),
+    (
+        {"patternProperties": {f"^a{number}": {} for number in range(200)}},
+        {str(number): 1 for number in range(200)},
+    ),
+    ({"properties": {"a": {"items": {"enum": [*range(1_000), "x"]}}}}, {"a": [999] * 1_000}),
+    ({"properties": {"a": {"items": {"enum": [[n] for n in range(1_000)]}}}}, {"a": [[9]] * 1_000}),
 ]
 
 
@@ -98,6 +108,36 @@ def test_arguments_that_take_too_many_checks_are_refused_unchecked(schema, argum
         validate(arguments)
     assert caught.value.reason_code == "invalid_argument"
     assert checked == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"^(?=.*\d)(?=.*[A-Z]).{8,}$", "Abcdef12" * 5_000),
+        (r"^(?!\s*$).+", "a text " * 5_000),
+        (r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "00000000-0000-0000-0000-000000000000"),
+        (r"^[^@\s]+@[^@\s]+$", "a" * 50_000 + "@example.org"),
+    ],
+)
+def test_an_ordinary_pattern_is_checked_on_a_text_of_any_length(pattern, text):
+    validate = ArgumentValidator({"properties": {"a": {"pattern": pattern}}})
+    assert validate({"a": text}) == {"a": text}
+    with pytest.raises(ToolValidationError, match="'a'"):
+        validate({"a": ""})
+
+
+def test_a_schema_whose_patterns_take_long_to_compile_is_refused():
+    with pytest.raises(SchemaError, match="patterns of more than 100,000 characters"):
+        ArgumentValidator({"properties": {"a": {"pattern": "(a|b)" * 30_000}}})
+
+
+def test_a_schema_whose_parts_take_long_to_compile_is_refused():
+    schema = {"type": "integer"}
+    for level in range(90):
+        large = {f"r{n}": {"pattern": rf"(\w{{1,200}}){{1,3}}x{level}_{n}"} for n in range(20)}
+        schema = {"type": "object", "properties": {"p": schema, **large}}
+    with pytest.raises(SchemaError, match="too many or too large patterns"):
+        ArgumentValidator(schema)
 
 
 def test_the_search_for_the_cost_is_bounded_itself(monkeypatch):
@@ -137,6 +177,12 @@ def test_a_pattern_at_which_the_engine_gives_up_is_an_invalid_argument(schema, a
 def test_what_is_said_of_such_a_pattern_is_clear():
     with pytest.raises(ToolValidationError, match="'a' takes too many steps to match its pattern"):
         ArgumentValidator(PATTERNS[0][0])(PATTERNS[0][1])
+
+
+def test_a_json_text_that_takes_too_many_checks_is_refused():
+    schema = {"properties": {"a": {"type": "array", "items": {"enum": [*range(1_000), "x"]}}}}
+    with pytest.raises(ToolValidationError, match="too many checks"):
+        ArgumentValidator(schema)({"a": f"[{'999, ' * 1_000}999]"})
 
 
 async def test_a_call_with_such_a_text_is_answered():

@@ -15,6 +15,17 @@ async def test_a_server_of_the_older_protocol_is_answered_too(lab):
     assert said(await bench.call("ask")) == {"action": "accept", "content": {"name": "Ana"}}
 
 
+@pytest.mark.parametrize(
+    "more", [{"additionalProperties": True}, {"patternProperties": {"": {"type": "string"}}}]
+)
+async def test_an_answer_with_more_than_was_asked_for_does_not_fit(lab, more):
+    answers = {"name": "Ana", "notes": "All that I know."}
+    person = Person(Decision.fill(answers), Decision.fill({"name": "Ana"}))
+    bench = await lab("older.py", approval=person)
+    assert said(await bench.call("ask", schema=more))["content"] == {"name": "Ana"}
+    assert "'notes'" in person.asked[1].problem
+
+
 async def test_a_page_to_open_is_asked_about_with_its_host(lab):
     person = Person(Decision.approve())
     bench = await lab("older.py", approval=person)

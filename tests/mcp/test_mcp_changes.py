@@ -1,10 +1,12 @@
 """Tools of MCP servers that come, go and change reach what runs."""
 
 import asyncio
+import itertools
 
 import pytest
 
 from leonidas_tools.mcp.connection.connection import ChangeSignal
+from leonidas_tools.mcp.listing import definitions
 from leonidas_tools.simulator import FunctionCall
 from tests.live.talking import held, on_elastic_time, passes
 from tests.mcp.bench import described
@@ -144,3 +146,36 @@ async def test_an_answer_is_held_to_what_is_listed_by_now_though_python_finds_it
         await bench.call("announce")
         await bench.until(lambda: "wink" in bench.names())
         assert "does not match its description" in (await bench.tools.execute("count", {})).message
+
+
+async def test_an_answer_that_takes_too_many_checks_is_taken_unchecked(bench):
+    other = {"anyOf": [{"const": number} for number in range(200)]}
+    answer = {"content": [], "structuredContent": {"counts": ["x"] * 5_000}}
+    output = {"type": "object", "properties": {"counts": {"items": other}}}
+    bench.server("eye", described("count", outputSchema=output, _meta={"answer": answer}))
+    async with bench.processor():
+        await bench.ready()
+        assert (await bench.tools.execute("count", {})).result == {"counts": ["x"] * 5_000}
+
+
+async def test_the_loop_gets_a_turn_between_the_schemas_of_a_listing(bench, monkeypatch):
+    turns, seen = itertools.count(), []
+    turn = next(turns)
+
+    async def pass_turns():
+        nonlocal turn
+        while True:
+            turn = next(turns)
+            await asyncio.sleep(0)
+
+    compiled = definitions.ArgumentValidator
+    monkeypatch.setattr(
+        definitions, "ArgumentValidator", lambda schema: seen.append(turn) or compiled(schema)
+    )
+    bench.server("eye", *(f"look_{number}" for number in range(20)))
+    async with bench.processor():
+        passing = asyncio.create_task(pass_turns())
+        await bench.ready()
+        passing.cancel()
+    assert len(seen) > 20
+    assert len(set(seen)) == len(seen)

@@ -315,5 +315,20 @@ async def test_huge_names_and_descriptions_harm_nothing(open_lab):
         assert await lab.call("bad") == OK
         assert await lab.call("good") == OK
         assert await lab.call("fine") == OK
-        names = [d.name for tool in lab.tools.declarations() for d in tool.function_declarations]
-        assert max(map(len, names)) <= 64
+        told = [d for tool in lab.tools.declarations() for d in tool.function_declarations]
+        assert max(len(each.name) for each in told) <= 64
+        assert max(len(each.description) for each in told) < 70_000
+
+
+async def test_a_long_log_message_is_cut(open_lab, caplog):
+    async with open_lab(script("bad.py", "long_log")) as lab:
+        assert await lab.call("bad") == OK
+    said = [r.getMessage() for r in caplog.records if r.name == "leonidas_tools.mcp.server.lab"]
+    assert [each[:3] for each in said] == ["lll", '{"a']
+    assert max(map(len, said)) < 10_000
+
+
+async def test_what_a_server_says_why_it_cannot_be_used_is_told_in_short(serve):
+    reason = await serve(script("bad.py", "long_refusal")).down()
+    assert "No. No. " in reason
+    assert len(reason) < 10_000

@@ -110,6 +110,26 @@ async def test_a_rule_that_allows_one_server_allows_no_tool_that_another_names_s
         assert {(await tools.execute(name)).status for name in evil} == {"denied"}
 
 
+@pytest.mark.parametrize("name", ["mail _send", "mail._send", "mail  send"])
+async def test_no_tool_is_called_what_a_model_takes_for_one_of_another_server(bench, name):
+    bench.server("mail", "find").server("web", name)
+    async with bench.processor():
+        await bench.ready()
+        assert bench.names() == ["find", f"web__{name}"]
+
+
+async def test_a_rule_for_a_server_does_not_apply_to_one_whose_name_begins_its_name(bench):
+    rules = [
+        {"name": "mail", "decide": "allow", "tools": ["web__mail__*"], "priority": 500},
+        {"name": "web", "decide": "deny", "servers": ["web"]},
+    ]
+    bench.server("web", "mail__send", "find").server("web__mail", "read")
+    async with bench.processor(policies={"rules": rules}):
+        await bench.ready()
+        assert bench.names() == ["find", "read"]
+        assert (await bench.call("mail__send")).status == "not_found"
+
+
 async def test_a_tool_without_a_name_is_not_called_in_the_place_of_one_that_does_not_exist(bench):
     bench.server("a", "", "send")
     async with bench.processor() as tools:

@@ -42,6 +42,23 @@ def test_all_are_shown_unless_the_settings_say_otherwise() -> None:
     assert names(showing(*many())) == [f"tool_{n}" for n in range(100)]
 
 
+async def test_of_a_very_long_query_the_first_words_count() -> None:
+    tools = showing(made("pay", "Pays a bill."), made("sing", "Sings."), *many(), most=20)
+    words = " ".join(f"w{number}" for number in range(100))
+    found = await tools.execute("find_tools", {"query": f"pay {words} sing"})
+    assert [each["name"] for each in found.result] == ["pay"]
+    repeated = await tools.execute("find_tools", {"query": "pay " * 100 + "sing"})
+    assert {each["name"] for each in repeated.result} == {"pay", "sing"}
+
+
+async def test_the_beginning_of_a_description_is_searched() -> None:
+    said = "Pays a bill. " + "And so on. " * 100
+    tools = showing(made("a", said + "Sings."), made("b", "Sings."), *many(), most=20)
+    assert (await tools.execute("find_tools", {"query": "bill"})).result[0]["name"] == "a"
+    found = await tools.execute("find_tools", {"query": "sings"})
+    assert [each["name"] for each in found.result] == ["b"]
+
+
 def test_few_tools_are_all_shown_and_need_no_search() -> None:
     assert names(showing(*many(5), most=5)) == [f"tool_{n}" for n in range(5)]
 

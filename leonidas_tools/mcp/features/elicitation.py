@@ -34,6 +34,7 @@ logger = visible_logger(__name__)
 _MOST_PER_MINUTE = 10
 _LONGEST_SCHEMA = 16_384
 _LONGEST_URL = 2048
+_LONGEST_MESSAGE = 8192
 _PLAIN_PLACE = re.compile(r"([\w.-]+|\[[\da-f:.]+\])(:\d+)?", re.ASCII | re.IGNORECASE)
 
 
@@ -77,7 +78,7 @@ class Elicitation:
     def _inquiry(self, params: mcp_types.ElicitRequestParams) -> Inquiry:
         if isinstance(params, mcp_types.ElicitRequestURLParams):
             return self._about_page(params)
-        message = self._secrets.text(params.message)
+        message = self._message(params)
         schema = schema_without(self._secrets, _bounded(params.requested_schema))
         if self._secrets(schema) != schema:
             raise UnaskableError("what it asks for has a secret of its settings in it")
@@ -108,13 +109,17 @@ class Elicitation:
         if self._secrets.text(params.url) != params.url:
             raise UnaskableError("the address of its page has a secret of its settings in it")
         host = clean(parts.hostname or "?")
-        message = self._secrets.text(params.message)
+        message = self._message(params)
         return Inquiry(
             rule="elicitation",
             title=lambda language, words: opens(self._server, host, message, language, words),
             details={"server": self._server, "message": clean(message), "url": params.url},
             answered=asyncio.get_running_loop().create_future(),
         )
+
+    def _message(self, params: mcp_types.ElicitRequestParams) -> str:
+        """Return what it says, without secrets; much more than is shown is not looked through."""
+        return self._secrets.text(params.message[:_LONGEST_MESSAGE])
 
 
 def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_types.ElicitResult:
@@ -129,7 +134,8 @@ def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an answer, which has nothing in it that was not asked for."""
     if len(json.dumps(schema)) > _LONGEST_SCHEMA:
         raise UnaskableError("it asks for too much at once")
-    return {"additionalProperties": False, **schema}
+    asked = {key: value for key, value in schema.items() if key != "patternProperties"}
+    return {**asked, "additionalProperties": False}
 
 
 def _by_title(

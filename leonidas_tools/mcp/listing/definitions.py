@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 _SLICE = 64
 """Number of schemas read before the loop gets a turn: each takes some 50 microseconds."""
+_LONGEST_DESCRIPTION = 65_536
+"""Most characters of a description that are used: it is looked through more than once."""
 AnyTool: TypeAlias = Tool[..., Any]
 CallTool: TypeAlias = Callable[
     [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]
@@ -178,6 +180,7 @@ class DefinitionReader:
             before = self._known.get(name)
             if before is None or before[0] != made:
                 before = (made, self._made(made, definitions[name], report))
+                await asyncio.sleep(0)  # compiling its schemas may have taken long
             elif before[1] is None:
                 report.remember(self.report, name, self._key(name))
             known[name] = before
@@ -273,10 +276,16 @@ def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefiniti
     """Return the definition of a tool as it is pinned and declared, without the secrets."""
     return ToolDefinition(
         name=definition.name,
-        description=secrets.text(definition.description or definition.title or ""),
+        description=secrets.text(_beginning(definition.description or definition.title or "")),
         input_schema=schema_without(secrets, definition.input_schema),
         effect=effect_of(definition.annotations).value,
     )
+
+
+def _beginning(description: str) -> str:
+    if len(description) <= _LONGEST_DESCRIPTION:
+        return description
+    return f"{description[:_LONGEST_DESCRIPTION]}…"
 
 
 def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:

@@ -6,7 +6,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from leonidas_tools.mcp.listing.selection import is_used
-from leonidas_tools.mcp.listing.tool_names import ListedNames, called, name_for, wished_name
+from leonidas_tools.mcp.listing.tool_names import (
+    ListedNames,
+    called,
+    is_anothers,
+    name_for,
+    wished_name,
+)
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ class ServerTools:
         """Put new and changed tools into the registry, and remove those that are gone."""
         self._expected = self._expected_late = frozenset()
         self._is_known = True
-        listed = {tool.name: tool for tool in tools}
+        listed = {tool.name: tool for tool in self._own(tools)}
         for gone in self._listed.keys() - listed.keys():
             self._take_out(gone)
         for name, tool in listed.items():
@@ -91,6 +97,19 @@ class ServerTools:
         self._listed = listed
         if self._first is None:
             self._first = frozenset(listed)
+
+    def _own(self, tools: list[AnyTool]) -> list[AnyTool]:
+        """Return the tools that rules for another server do not apply to."""
+        others = self._others(self._server)
+        own = [tool for tool in tools if not is_anothers(self._server, tool.name, others)]
+        if len(own) < len(tools):
+            logger.warning(
+                "MCP server %r: %d tools are left out: their names with the server's before them "
+                "begin like those of another server",
+                self._server,
+                len(tools) - len(own),
+            )
+        return own
 
     def clear(self) -> None:
         """Take all tools out."""

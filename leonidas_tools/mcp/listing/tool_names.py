@@ -44,6 +44,8 @@ def name_for(
         'my__search'
         >>> name_for("web", "mail__send", settings, is_taken=lambda name: False, others=["mail__"])
         'web__mail__send'
+        >>> name_for("web", "mail _send", settings, is_taken=lambda name: False, others=["mail__"])
+        'web__mail _send'
     """
     wished = wished_name(tool, settings)
     long = f"{server}{_SEPARATOR}{tool}"
@@ -81,8 +83,21 @@ def beginnings(server: str, settings: MCPServerSettings) -> set[str]:
     return {f"{each}{_SEPARATOR}" for each in (server, settings.prefix) if each is not None}
 
 
+def is_anothers(server: str, tool: str, others: Collection[str]) -> bool:
+    """Return whether rules cannot tell a tool by its long name from one of another server.
+
+    Example:
+        >>> is_anothers("web", "mail__send", ["web__mail__"])
+        True
+    """
+    own = f"{server}{_SEPARATOR}"
+    return _begins(own + tool, [each for each in others if len(each) > len(own)])
+
+
 def _begins(name: str, beginnings: Collection[str]) -> bool:
-    return name.startswith(tuple(beginnings))
+    """Return whether a name begins so, or what a model calls it does."""
+    known = called(name).replace(".", "_")
+    return any(each.startswith(tuple(beginnings)) for each in (name, known))
 
 
 logger = visible_logger(__name__)

@@ -36,6 +36,8 @@ some 25 microseconds and take 5 kB of memory."""
 _TOO_MANY = f"more than {_MOST_ITEMS:,} entries"
 _NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
 """Fields that may hold any JSON."""
+_LONGEST_REASON = 8_192
+"""Most characters of an error that are taken: what is in it is looked through more than once."""
 _AROUND = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Fields that some protocol version requires of a listing beside its tools."""
 
@@ -109,7 +111,7 @@ class LenientTransport:
             return ValueError(_TOO_MANY) if _has_too_many_items(message.params) else item
         asked = None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
         if isinstance(message, mcp_types.JSONRPCError):
-            return item
+            return replace(item, message=_short(message))
         result = message.result
         if asked == "tools/list":
             result = await self._listing(result)
@@ -162,6 +164,15 @@ class LenientTransport:
     def _refuse(self, tool: Any, number: int, why: str) -> None:
         name = tool.get("name") if isinstance(tool, dict) else None
         self.refused[name if isinstance(name, str) else f"number {number} of its listing"] = why
+
+
+def _short(message: mcp_types.JSONRPCError) -> mcp_types.JSONRPCError:
+    """Return an error with the beginning of what it says; the same one where that is all."""
+    said = message.error.message
+    if len(said) <= _LONGEST_REASON:
+        return message
+    error = message.error.model_copy(update={"message": said[:_LONGEST_REASON] + "…"})
+    return message.model_copy(update={"error": error})
 
 
 def _has_too_many_items(value: Any) -> bool:

@@ -50,6 +50,14 @@ def slow_changing(wire, number, token):
     slow(wire, number, token)
 
 
+def long_log(wire, number, token):
+    for said in ({"logger": "l" * 100_000, "data": "x"}, {"data": {"a": "y" * 100_000}}):
+        params = {"level": "error", **said}
+        news = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
+        wire.send(json.dumps(news).encode())
+    wire.send(message(number, result=result()))
+
+
 def die(wire=None, number=None, token=None):
     if "DEATHS" in os.environ:
         with Path(os.environ["DEATHS"]).open("ab") as deaths:
@@ -205,6 +213,7 @@ MISDEEDS = {
     "dies": die,
     "slow": slow,
     "slow_changing": slow_changing,
+    "long_log": long_log,
     "close_stdin": close_stdin,
     "close_stdout": close_stdout,
 }
@@ -254,6 +263,18 @@ BOMBS = {
 }
 
 
+def initialized():
+    if MODE == "long_refusal":
+        return {"error": {"code": -32000, "message": "No. " * 100_000}}
+    return {
+        "result": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}, "logging": {}},
+            "serverInfo": {"name": "bad", "version": "1"},
+        }
+    }
+
+
 def answer(request, wire):
     number, method = request.get("id"), request.get("method")
     if number is None:
@@ -263,16 +284,7 @@ def answer(request, wire):
     if MODE == "dies_initializing" or (MODE == "dies_listing" and method == "tools/list"):
         die()
     if method == "initialize":
-        wire.send(
-            message(
-                number,
-                result={
-                    "protocolVersion": "2025-06-18",
-                    "capabilities": {"tools": {}, "logging": {}},
-                    "serverInfo": {"name": "bad", "version": "1"},
-                },
-            )
-        )
+        wire.send(message(number, **initialized()))
     elif method == "logging/setLevel" and MODE == "never_logs":
         pass
     elif method == "ping":

@@ -27,7 +27,9 @@ def elicit(request, key, **params):
 
 def call(request, tool, arguments):
     if tool == "ask":
-        elicit(request, "Who")
+        more = arguments.get("schema")
+        schema = {"message": "Who?", "requestedSchema": {**SCHEMA, **more}} if more else {}
+        elicit(request, "Who", **schema)
     elif tool == "ask_two":
         elicit(request, "Who")
         elicit(request, "Whom")

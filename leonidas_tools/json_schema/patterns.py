@@ -1,0 +1,79 @@
+"""Estimate how long a pattern takes to match, without matching it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_CLASS: Final = r"\[(?:\\.|[^\]\\])*\]"
+_CLASS_OR_REST: Final = re.compile(rf"{_CLASS}?", re.DOTALL)
+_TOKENS: Final = re.compile(rf"\\.|{_CLASS}?|\{{(\d{{1,6}})(?:,(\d{{0,6}}))?\}}|.", re.DOTALL)
+_LEADING: Final = re.compile(
+    rf"\^(?:\(\?[=!](?:\\.|{_CLASS}|[^()\\\[]|\((?:\\.|{_CLASS}|[^()\\\[])*\))*\))*", re.DOTALL
+)
+_BACKTRACKS: Final = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kKGg]|[*+?}]\+")
+_MOST_STATES: Final = 10**9
+_FEW_STATES: Final = 64
+_GIVING_UP: Final = 2_500
+"""The work until the engine gives up a pattern, in checks of a plain schema."""
+_STATES_AT_ONCE: Final = 64
+"""Number of states that take the time of such a check for each character, at the very most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PatternCost:
+    """What a pattern takes to match.
+
+    Args:
+        states: The size of its automaton, roughly.
+        backtracks: Whether it needs more than an automaton: it looks around or back.
+    """
+
+    states: int
+    backtracks: bool
+
+    @property
+    def is_light(self) -> bool:
+        """Return whether it takes little time for any text that a call may have."""
+        return not self.backtracks and self.states <= _FEW_STATES
+
+    def of(self, text: str) -> int:
+        """Return the work for one text, in checks of a plain schema."""
+        length = len(text)
+        if not self.backtracks:
+            return self.states * length // _STATES_AT_ONCE
+        return _GIVING_UP + self.states * length * length // _STATES_AT_ONCE
+
+
+def cost_of(pattern: str) -> PatternCost:
+    """Return what a pattern takes to match.
+
+    What it looks at right behind `^` is looked at once.
+
+    Example:
+        >>> cost_of("[a-f]{4}-(x|y){2}")
+        PatternCost(states=9, backtracks=False)
+        >>> [cost_of(each).backtracks for each in ("^(?=.*[0-9]).{8,}$", "a*(?=b)")]
+        [False, True]
+    """
+    totals, last = [0], 0
+    for token in _TOKENS.finditer(pattern):
+        text = token[0]
+        if text == "(":
+            totals.append(0)
+        elif text == ")" and len(totals) > 1:
+            last = totals.pop()
+            totals[-1] += last
+        elif token[1] is not None:
+            times = max(int(token[1]), int(token[2] or 0), 1)
+            totals[-1] += last * (times - 1)
+            last = min(last * times, _MOST_STATES)
+        elif text not in "*+?|^$":
+            last = 1
+            totals[-1] += 1
+    leading = _LEADING.match(pattern)
+    rest = _CLASS_OR_REST.sub("x", pattern[leading.end() if leading else 0 :])
+    return PatternCost(
+        states=min(sum(totals), _MOST_STATES), backtracks=_BACKTRACKS.search(rest) is not None
+    )
