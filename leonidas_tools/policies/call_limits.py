@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.last_minute import MINUTE_SECONDS, LastMinute
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.policies.base import answered
 from leonidas_tools.results.texts import say
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.settings.effective import EffectiveOptions
-
-_MINUTE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +52,7 @@ class _Count:
         self._in_session = 0
         self._in_turn = 0
         self._turn = 0
-        self._times: deque[float] = deque()
+        self._times = LastMinute()
 
     def take(self, most: MostCalls, turn: int, now: float) -> ToolResult | None:
         """Count one more, or say why that is too many."""
@@ -64,14 +62,9 @@ class _Count:
             return _limited(most, most.per_session, "session")
         if most.per_turn is not None and self._in_turn >= most.per_turn:
             return _limited(most, most.per_turn, "turn")
-        if most.per_minute is not None:
-            times_made = self._times
-            while times_made and now - times_made[0] >= _MINUTE_SECONDS:
-                times_made.popleft()
-            if len(times_made) >= most.per_minute:
-                wait = math.ceil(times_made[-most.per_minute] + _MINUTE_SECONDS - now)
-                return _limited(most, most.per_minute, "minute", wait)
-            times_made.append(now)
+        if most.per_minute is not None and not self._times.admits(most.per_minute, now):
+            wait = math.ceil(self._times[-most.per_minute] + MINUTE_SECONDS - now)
+            return _limited(most, most.per_minute, "minute", wait)
         self._in_session += 1
         self._in_turn += 1
         return None
@@ -79,7 +72,7 @@ class _Count:
     def restore(self, number: int, times: Iterable[float]) -> None:
         """Count calls that were made elsewhere."""
         self._in_session += number
-        self._times = deque(sorted([*times, *self._times]))
+        self._times = LastMinute(sorted([*times, *self._times]))
 
     def give_back(self, most: MostCalls) -> None:
         """Take back the last count: its call is not made."""
