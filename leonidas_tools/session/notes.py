@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.errors import ToolError
-from leonidas_tools.results.texts import say
+from leonidas_tools.session.kept import Kept
 
 if TYPE_CHECKING:
     from leonidas_tools.store.notes import NoteTable
@@ -64,19 +63,10 @@ class FoundNotes:
     total: int
 
 
-class Notes:
-    """The notes that a session reaches: those of a store, where it has one."""
+_Table: TypeAlias = "NoteTable"
 
-    def __init__(self) -> None:
-        self.store: NoteTable | None = None
 
-    @property
-    def keeper(self) -> NoteTable:
-        """Return the keeper of notes.
+class Notes(Kept[_Table]):
+    """The notes that a session reaches."""
 
-        Raises:
-            ToolError: The session has no store.
-        """
-        if self.store is None:
-            raise ToolError(say("notes_need_store"), status="unavailable", reason_code="no_store")
-        return self.store
+    missing = "notes_need_store"

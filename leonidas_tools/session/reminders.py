@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from leonidas_tools.errors import ToolError
-from leonidas_tools.results.texts import say
+from leonidas_tools.session.kept import Kept
 
 if TYPE_CHECKING:
     from leonidas_tools.store.reminders import ReminderTable
@@ -52,20 +51,10 @@ class Reminder:
     updated: float
 
 
-class Reminders:
-    """The reminders that a session reaches: those of a store, where it has one."""
+_Table: TypeAlias = "ReminderTable"
 
-    def __init__(self) -> None:
-        self.store: ReminderTable | None = None
 
-    @property
-    def keeper(self) -> ReminderTable:
-        """Return the keeper of reminders.
+class Reminders(Kept[_Table]):
+    """The reminders that a session reaches."""
 
-        Raises:
-            ToolError: The session has no store.
-        """
-        if self.store is None:
-            said = say("reminders_need_store")
-            raise ToolError(said, status="unavailable", reason_code="no_store")
-        return self.store
+    missing = "reminders_need_store"
