@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.calls.events import Sink
     from leonidas_tools.calls.invocation import Invocation
+    from leonidas_tools.processors.category import CategoryProcessor
     from leonidas_tools.processors.requests import Answer
     from leonidas_tools.runtime.executor import Executor
     from leonidas_tools.runtime.runtime import ToolRuntime
@@ -43,20 +44,6 @@ _SLICE = 32
 _MOST_UNDOABLE = 64
 """Ended calls that are kept, to be undone if their answer is dropped."""
 _PROGRESS = EventKind.PROGRESS
-
-
-class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
-    """The category behind a `CallStream`; it is held while the stream runs."""
-
-    def match(self, part: ProcessorPart) -> bool:
-        """Return whether the part is a call for it."""
-        ...
-
-    def recognise(
-        self, part: ProcessorPart, intake: Intake
-    ) -> tuple[ToolCall, Executor, ToolResult | None] | None:
-        """Return the call of a part that matches, what runs it, and its result if it is known."""
-        ...
 
 
 _Made: TypeAlias = "ToolEvent | tuple[ToolCall, ToolResult] | BaseException"
@@ -89,7 +76,7 @@ class CallStream(Stage):
         front: Does the work of the stages before it; `None` where it has some.
     """
 
-    def __init__(self, categories: Sequence[Claimant], front: Front | None = None) -> None:
+    def __init__(self, categories: Sequence[CategoryProcessor], front: Front | None = None) -> None:
         self.categories = tuple(categories)
         self.front = front
 
@@ -152,13 +139,16 @@ class _Calls:
     """The running calls of one stream, and the parts that are ready to leave it."""
 
     def __init__(
-        self, categories: Sequence[Claimant], front: Front | None, resources: AsyncExitStack
+        self,
+        categories: Sequence[CategoryProcessor],
+        front: Front | None,
+        resources: AsyncExitStack,
     ) -> None:
         self._categories = categories
         self._front = front
         self._resources = resources
         self._held: dict[Executor, tuple[Sink, ...]] = {}
-        self._claimants: dict[AnyTool | tuple[AnyTool, str], Claimant | None] = {}
+        self._claimants: dict[AnyTool | tuple[AnyTool, str], CategoryProcessor | None] = {}
         self.ready: Mailbox[ProcessorPart | _Made | None] = Mailbox(_with_dropped)
         """Output of the stream; `None` once its input and every call have ended."""
         self._under_way: dict[str, Invocation] = {}
@@ -273,7 +263,7 @@ class _Calls:
             return category.recognise(part, self._intake)
         return (call, executor, result) if claim(part) else None
 
-    def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> Claimant | None:
+    def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> CategoryProcessor | None:
         """Return the category that runs the call of a part; looked up once for each tool."""
         if call is None or call.tool is None:
             return next((one for one in self._categories if one.match(part)), None)
