@@ -206,7 +206,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def _end(self, what: str) -> None:
         if not self._ended:
             self._ended = True
-            self._listener.on_end(what if self._code() is None else self._exit_text())
+            code = self._code()
+            self._listener.on_end(what if code is None else self._exit_text(), code)
 
     def _code(self) -> int | None:
         return None if self._transport is None else self._transport.get_returncode()

@@ -58,7 +58,7 @@ class StdioServer:
         settings: MCPServerSettings,
         redact: ServerRedaction,
         *,
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str, int | None], None],
         on_bytes: Callable[[], None],
     ) -> None:
         self.garbage: str | None = None
@@ -117,7 +117,7 @@ class StdioServer:
         if answer is not None:
             self._inbox.put(answer)
         elif not is_asked(beginning):
-            self.on_end(f"wrote {what}, which answers no known call")
+            self.on_end(f"wrote {what}, which answers no known call", None)
 
     def on_stderr(self, line: bytes) -> None:
         """Receive a line of standard error."""
@@ -125,9 +125,9 @@ class StdioServer:
             text = self._redact(line.decode(errors="replace").rstrip())
             logger.debug("%s: %s", self._name, text)
 
-    def on_end(self, what: str) -> None:
-        """Receive the end of the output."""
-        self._on_lost(what)
+    def on_end(self, what: str, exit_code: int | None) -> None:
+        """Receive the end of the output, and the exit code where the server has exited."""
+        self._on_lost(what, exit_code)
         self._inbox.end()
 
     async def _start(self, watchdog: Watchdog) -> ServerProcess:
