@@ -58,26 +58,17 @@ OpensModel: TypeAlias = "Callable[[], AbstractAsyncContextManager[Model]]"
 class DelegationLimits:
     """The bounds of delegated work.
 
-    Args:
-        max_at_once: How many delegations of a session may run at once.
-        max_depth: How deep they may nest; with 1, the agent delegates nothing itself.
-        max_seconds: How long one may take, with the time in which a person is asked.
-        max_iterations: How often its model is asked.
-        max_calls: How many calls it may make.
-        max_tokens: How many tokens its answers may take.
-        progress_seconds: The least time between two reports of progress.
-
     Raises:
         ValueError: A bound is too small.
     """
 
     max_at_once: int = 3
-    max_depth: int = 1
-    max_seconds: float = 600.0
+    max_depth: int = 1  # with 1, the agent delegates nothing itself
+    max_seconds: float = 600.0  # with the time in which a person is asked
     max_iterations: int = 20
     max_calls: int = 60
     max_tokens: int = 100_000
-    progress_seconds: float = 10.0
+    progress_seconds: float = 10.0  # between two reports of progress
 
     def __post_init__(self) -> None:
         counts = (self.max_at_once, self.max_depth, self.max_iterations)
@@ -271,14 +262,7 @@ class _Running:
 
 
 class _DelegatedWork:
-    """One delegated task.
-
-    Args:
-        delegation: How it is worked on.
-        runtime: The tools.
-        ctx: The call of `delegate`.
-        deepest: Whether the agent may not delegate.
-    """
+    """One delegated task."""
 
     def __init__(
         self, delegation: Delegation, runtime: ToolRuntime, ctx: ToolContext, *, deepest: bool

@@ -141,17 +141,11 @@ class FragmentStep(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """The larger work that fragments are a part of.
-
-    Args:
-        budget: Its budget.
-        on_step: Called with each step of a fragment.
-        on_question: Called with each question that no channel asks.
-    """
+    """The larger work that fragments are a part of."""
 
     budget: Budget
     on_step: Callable[[FragmentStep], None] | None = None
-    on_question: OnQuestion | None = None
+    on_question: OnQuestion | None = None  # called with each question that no channel asks
 
 
 surroundings: ContextVar[Surroundings | None] = ContextVar(

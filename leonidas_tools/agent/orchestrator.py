@@ -309,15 +309,7 @@ class Orchestrator(Stage):
 
 
 class _LedWork:
-    """One task of an orchestrator.
-
-    Args:
-        lead: The orchestrator.
-        task: What is to be done.
-        session: The session of its calls.
-        tell: Called with each step.
-        on_question: Called with each question that no channel asks.
-    """
+    """One task of an orchestrator."""
 
     def __init__(
         self,

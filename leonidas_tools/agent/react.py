@@ -123,22 +123,15 @@ _LONGEST_SAID = 300
 class AgentLimits:
     """The bounds of a run.
 
-    Args:
-        max_iterations: How often the model is asked.
-        max_calls_per_turn: How many calls of one turn run; those beyond are refused.
-        max_tokens: How many tokens all answers together may take; `None` for any number.
-        max_corrections: How often running the model may write what cannot be read.
-        max_calls: How many calls may run in all; those beyond are refused.
-
     Raises:
         ValueError: A bound is below 1.
     """
 
     max_iterations: int = 10
-    max_calls_per_turn: int = 8
-    max_tokens: int | None = None
-    max_corrections: int = 3
-    max_calls: int | None = None
+    max_calls_per_turn: int = 8  # those beyond are refused
+    max_tokens: int | None = None  # of all answers together
+    max_corrections: int = 3  # how often running the model may write what cannot be read
+    max_calls: int | None = None  # in all; those beyond are refused
 
     def __post_init__(self) -> None:
         bounds = (self.max_iterations, self.max_calls_per_turn, self.max_corrections)
@@ -357,12 +350,8 @@ class _ReadAnswer(NamedTuple):
 class _Run:
     """A run of an agent.
 
-    Args:
-        agent: The agent.
-        session: The session of its calls; by default a new one.
-        on_chunk: Called with each piece of the model's answers.
-        on_question: Called with each question that no channel asks.
-        within: The budget of larger work that this is a part of.
+    `on_question` is called with each question that no channel asks; `within` is the budget of
+    larger work that this is a part of.
     """
 
     def __init__(
@@ -952,10 +941,7 @@ _MESSAGES = {
 class _LateResults:
     """The results of calls that wait for a person's approval: an agent has the time to wait.
 
-    Args:
-        desk: The questions of the session.
-        id_prefix: How the ids of the run's calls begin.
-        on_question: Called with each question of these calls that no channel asks.
+    `on_question` is called with each question of these calls that no channel asks.
     """
 
     def __init__(self, desk: Approvals, id_prefix: str, on_question: OnQuestion | None) -> None:

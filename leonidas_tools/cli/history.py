@@ -276,14 +276,7 @@ def interrupted(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SessionRecords:
-    """The stored records of one session.
-
-    Args:
-        calls: Its calls, the first one first.
-        approvals: What was asked in it, the first one first.
-        tasks: Its task list.
-        results: Its results that were too long for the model, the first one first.
-    """
+    """The stored records of one session."""
 
     calls: "Sequence[Execution]"
     approvals: "Sequence[Approval]"

@@ -46,11 +46,7 @@ class OutsideError(OSError):
 
 
 class NotRegularError(OSError):
-    """Raised when there is something else than a regular file.
-
-    Args:
-        kind: What is there, such as `FIFO`.
-    """
+    """Raised when there is something else than a regular file."""
 
     def __init__(self, kind: str, path: str) -> None:
         super().__init__(errno.EINVAL, f"it is a {kind}, not a regular file", path)
@@ -154,11 +150,7 @@ def write_whole(folder: int, name: str, content: bytes, mode: int | None = None)
 
     A link of that name is replaced, and what it points to stays.
 
-    Args:
-        folder: The open folder.
-        name: The name in it.
-        content: The bytes.
-        mode: The permissions; by default those of any new file.
+    `mode` is by default that of any new file.
 
     Raises:
         OSError: It cannot be written; what was there before still is.

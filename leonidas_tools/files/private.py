@@ -22,8 +22,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 class PrivateFile:
     """A small file of the user's own, written all at once.
 
-    Args:
-        path: Where it is; its folder is made with the first write.
+    Its folder is made with the first write.
 
     Example:
         >>> import tempfile

@@ -29,8 +29,7 @@ _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 def coerce(document: Document, value: Any) -> Any:
     """Make of a value what a schema wants, where it can mean nothing else.
 
-    Returns:
-        The value, or a copy of it with the coerced parts; not checked yet.
+    What is coerced is a copy, and not checked yet.
     """
     return _Coercion(document).coerced("#", document.schema, value, 0)
 

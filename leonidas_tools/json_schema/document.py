@@ -28,10 +28,6 @@ _GOES_DEEP: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "uniqueIt
 class Document:
     """One schema with the documents it may refer to.
 
-    Args:
-        schema: The schema.
-        documents: What it may refer to, by URI.
-
     Raises:
         SchemaError: The schema is too deep or too large to be checked safely.
     """

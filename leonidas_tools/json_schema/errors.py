@@ -30,19 +30,12 @@ MAX_PAIRS: Final = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One schema that applies to one value.
+    """One schema that applies to one value."""
 
-    Args:
-        pointer: The JSON pointer of the schema in its document.
-        schema: The schema.
-        value: The value.
-        path: The path of the value in the arguments.
-    """
-
-    pointer: str
+    pointer: str  # of the schema in its document
     schema: Any
     value: Any
-    path: PathKeys = ()
+    path: PathKeys = ()  # of the value in the arguments
 
 
 def errors_in(
@@ -50,9 +43,8 @@ def errors_in(
 ) -> tuple[PathKeys, list[jsonschema_rs.ValidationError]]:
     """Return the errors of a value that is not valid, and where the part they are about stands.
 
-    Returns:
-        The path that the errors' own paths go on from, and the errors; none where all that can be
-        told is the path.
+    The errors' own paths go on from the path; there are none where all that can be told is the
+    path.
     """
     check = Check(pointer="#", schema=document.schema, value=value)
     while _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) > MAX_CHECKS:

@@ -33,9 +33,7 @@ class OfferedTools:
     Built-in tools that act on the voice agent itself (`think`, `set_speech_rate`) are offered only
     where a pattern fits; the tool that confirms by voice never is: there is no speech here.
 
-    Args:
-        tools: The registered tools.
-        patterns: Names, or patterns such as `get_*`, of those that are offered; all by default.
+    `patterns` are names, or patterns such as `get_*`; all tools by default.
     """
 
     def __init__(self, tools: ToolRuntime, patterns: Sequence[str] = ()) -> None:
@@ -59,8 +57,7 @@ class OfferedTools:
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call back once for all changes of one turn of the event loop that runs now.
 
-        Returns:
-            A function that ends it.
+        Return a function that ends it.
         """
         return _OfferSubscription(self, self._tools, listener).end
 

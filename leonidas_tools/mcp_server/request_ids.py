@@ -93,8 +93,7 @@ class RequestCheck:
     the transport of the older protocol would send both answers to the last of them. An id is in use
     until its request is answered, even if the client has gone.
 
-    Args:
-        app: Answers the requests of sessions. It is given a whole body at once.
+    The app is given a whole body at once.
     """
 
     def __init__(self, app: ASGIApp) -> None:

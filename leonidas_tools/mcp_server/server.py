@@ -45,10 +45,8 @@ _LONGEST_NAME = 100
 class ToolServer:
     """Answers MCP clients with the tools of a processor, inside `async with`.
 
-    Args:
-        tools: The tools with their policies.
-        patterns: Names, or patterns such as `get_*`, of the tools that are offered.
-        most_sessions: How many programs over HTTP are told apart in the newer protocol.
+    `patterns` are names, or patterns such as `get_*`. `most_sessions` programs over HTTP are told
+    apart in the newer protocol.
     """
 
     def __init__(

@@ -23,18 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MostCalls:
-    """The largest number of calls; `None` for no limit.
+    """The largest number of calls; `None` for no limit."""
 
-    Args:
-        tool: The tool they are of; all together for `None`.
-        per_turn: How many for each time the user speaks.
-        per_minute: How many in any sixty seconds.
-        per_session: How many in all.
-    """
-
-    tool: str | None = None
-    per_turn: int | None = None
-    per_minute: int | None = None
+    tool: str | None = None  # `None` for all tools together
+    per_turn: int | None = None  # each time the user speaks
+    per_minute: int | None = None  # in any sixty seconds
     per_session: int | None = None
 
     @property
@@ -84,17 +77,11 @@ class _Count:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlierCalls:
-    """The calls of a tool that a session has made elsewhere.
-
-    Args:
-        tool: The tool.
-        number: How many there were.
-        ages: How long ago those of the last minute began, in seconds.
-    """
+    """The calls of a tool that a session has made elsewhere."""
 
     tool: str
     number: int
-    ages: Sequence[float] = ()
+    ages: Sequence[float] = ()  # how long ago those of the last minute began, in seconds
 
 
 class CallCounts:
@@ -132,9 +119,6 @@ class CallLimits:
     """Refuses a call that is one too many.
 
     It is counted as it begins, so that no number of calls at once goes beyond the limit.
-
-    Args:
-        limits: What is limited: the calls of the tool, or of all together.
     """
 
     limits: Sequence[MostCalls]

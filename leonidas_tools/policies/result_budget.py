@@ -60,16 +60,11 @@ class ResultBudget:
     A long text gets a sentence or two that can be spoken, unless the tool has given them. What the
     model reads beside the value counts too: the message, the hint, the options and what is spoken.
     They may take half of the room, and what the value leaves.
-
-    Args:
-        max_bytes: How long its JSON may be, with all but ASCII escaped: four make a token.
-        overflow: What is kept of a longer one.
-        in_thread: Runs in a thread what would block the event loop.
     """
 
-    max_bytes: int
+    max_bytes: int  # of its JSON, with all but ASCII escaped: four make a token
     overflow: Overflow
-    in_thread: Callable[..., Awaitable[Any]]
+    in_thread: Callable[..., Awaitable[Any]]  # runs in a thread what would block the event loop
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Run the call, and make its result short enough."""

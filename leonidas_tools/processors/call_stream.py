@@ -53,19 +53,12 @@ _Recognised: TypeAlias = "tuple[ToolCall, Executor, ToolResult | None]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Front:
-    """What the stages before a `CallStream` do, for one that has none before it.
-
-    Args:
-        runtime: Finds the tools and pins the settings.
-        answers: Answers to the requests of all stages, by name.
-        json_requests: Whether parts in JSON may ask for what changes nothing.
-        asks_categories: Whether some categories are not ours, and see the calls that they claim.
-    """
+    """What the stages before a `CallStream` do, for one that has none before it."""
 
     runtime: ToolRuntime
     answers: Mapping[str, Answer]
-    json_requests: bool
-    asks_categories: bool
+    json_requests: bool  # parts in JSON may ask for what changes nothing
+    asks_categories: bool  # some categories are not ours, and see the calls that they claim
 
 
 class CallStream(Stage):

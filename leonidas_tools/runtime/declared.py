@@ -37,20 +37,12 @@ _MOST_CHARACTERS = 600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
-    """The declaration of a tool, in no vendor's form.
+    """The declaration of a tool, in no vendor's form."""
 
-    Args:
-        tool: The tool; another one that is declared alike makes no difference.
-        name: Its legal name.
-        description: The configured description, else its own.
-        parameters: Its JSON Schema, without the defaults of secrets.
-        behavior: The configured behavior, else its own.
-    """
-
-    tool: AnyTool = field(compare=False)
+    tool: AnyTool = field(compare=False)  # another one that is declared alike makes no difference
     name: str
     description: str
-    parameters: Any
+    parameters: Any  # without the defaults of secrets
     behavior: ToolBehavior | None
 
 

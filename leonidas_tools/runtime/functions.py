@@ -213,11 +213,7 @@ class LastValue:
 
 
 class Collected(LastValue):
-    """All values of a generator, up to a size.
-
-    Args:
-        room: How long the JSON of all may be, roughly.
-    """
+    """All values of a generator, up to a size."""
 
     __slots__ = ("_count", "_room", "_values")
     measures = True

@@ -20,22 +20,13 @@ class TooManyNotesError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """A note of a user.
-
-    Args:
-        id: Identifies it among all notes.
-        title: A few words.
-        text: The note itself.
-        tags: Words to find it by, sorted, in lower case.
-        created: The time of its creation, in seconds since the epoch.
-        updated: The time of its last change.
-    """
+    """A note of a user."""
 
     id: str
     title: str
     text: str
-    tags: tuple[str, ...] = ()
-    created: float
+    tags: tuple[str, ...] = ()  # sorted, in lower case
+    created: float  # in seconds since the epoch, as the next
     updated: float
 
     def to_json(self) -> dict[str, Any]:
@@ -52,15 +43,10 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundNotes:
-    """Some notes of a user.
+    """Some notes of a user."""
 
-    Args:
-        notes: The notes, the best or latest first.
-        total: The number of all notes that fit.
-    """
-
-    notes: tuple[Note, ...]
-    total: int
+    notes: tuple[Note, ...]  # the best or latest first
+    total: int  # of all notes that fit
 
 
 _Table: TypeAlias = "NoteTable"

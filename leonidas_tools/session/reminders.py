@@ -20,33 +20,19 @@ class TooManyRemindersError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reminder:
-    """A reminder of a user; times are seconds since the epoch.
-
-    Args:
-        id: Identifies it among all reminders.
-        owner: The user, as the store names him.
-        title: A few words.
-        message: What else to say.
-        zone: The time zone in which it repeats.
-        start: The first time.
-        rrule: The rule by which it repeats; empty for once.
-        at: The time by the rule that comes next, or came last.
-        due: The time at which it fires next: that time, or later where it is snoozed; `None` where
-            none is left.
-        untold: The time of the first firing that its user has not been told of; `None` where he
-            knows of all.
-        updated: The time of its last change.
-    """
+    """A reminder of a user; times are seconds since the epoch."""
 
     id: str
-    owner: str
+    owner: str  # the user, as the store names him
     title: str
     message: str
     zone: str
-    start: float
-    rrule: str
-    at: float
+    start: float  # the first time
+    rrule: str  # empty for once
+    at: float  # the time by the rule that comes next, or came last
+    # when it fires next: `at`, or later where it is snoozed; `None` where none is left
     due: float | None
+    # its first firing that the user has not been told of; `None` where he knows of all
     untold: float | None
     updated: float
 

@@ -27,21 +27,12 @@ Source: TypeAlias = Literal["default", "decorator", "settings", "mcp annotation"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effective:
-    """One value that is effective for a tool.
+    """One value that is effective for a tool."""
 
-    Args:
-        name: What it is called: the setting, where there is one of that name.
-        value: The value as plain JSON; `None` for none.
-        source: Where it comes from: a `default` of the library, the `decorator` (or other code
-            that made the tool), the `settings`, or an `mcp annotation` of its server.
-        key: The dotted path of the setting, where it comes from the settings.
-        note: What else matters for it.
-    """
-
-    name: str
-    value: Any
-    source: Source = "default"
-    key: str | None = None
+    name: str  # that of the setting, where there is one
+    value: Any  # plain JSON
+    source: Source = "default"  # the `decorator` is any code that made the tool
+    key: str | None = None  # the dotted path of the setting, where it comes from the settings
     note: str | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -78,11 +78,7 @@ async def bounded(
 
 
 class _Clock:
-    """The time that is left for the server.
-
-    Args:
-        seconds: How long it has.
-    """
+    """The time that is left for the server."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds_left = seconds

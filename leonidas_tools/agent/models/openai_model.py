@@ -201,9 +201,7 @@ def _options(
 def chat_function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a tool as the API of OpenAI takes it.
 
-    Args:
-        tool: The tool.
-        names: The names that the API takes, by the functions' own.
+    `names` are those that the API takes, by the functions' own.
     """
     function = {
         "name": names[tool.name],
@@ -222,9 +220,7 @@ def names_in(messages: Iterable[Message]) -> Iterator[str]:
 def chat_message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a message as the API of OpenAI takes it.
 
-    Args:
-        message: The message.
-        names: The names that the API takes, by the functions' own.
+    `names` are those that the API takes, by the functions' own.
     """
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": message.text}
@@ -256,9 +252,7 @@ class _CallInPieces:
 class _Pieces:
     """Put together what the server sends in pieces.
 
-    Args:
-        own_names: The functions' own names, by those the server knows.
-        taken: The ids of earlier calls.
+    `own_names` are the functions' own, by those the server knows; `taken` are ids of earlier calls.
     """
 
     def __init__(self, own_names: Mapping[str, str], taken: set[str]) -> None:

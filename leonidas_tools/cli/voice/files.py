@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 class FileMicrophone:
     """Play the sound of a WAV file once, as a microphone hears it.
 
-    Args:
-        path: A file of 16-bit mono at 16 kHz.
+    The file has 16-bit mono at 16 kHz.
 
     Raises:
         ConfigurationError: The file cannot be read, or has another format.
@@ -85,8 +84,7 @@ class SilentMicrophone:
 class FileSpeaker(JitterBuffer):
     """Write the sound that the user would hear, silence included, to a WAV file.
 
-    Args:
-        path: The file; an existing file is overwritten.
+    An existing file is overwritten.
     """
 
     def __init__(self, path: Path) -> None:

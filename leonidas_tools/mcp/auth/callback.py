@@ -31,8 +31,7 @@ class Callback:
     A request that does not carry the state of this login is refused and changes nothing: any page
     can send a browser here.
 
-    Args:
-        ports: The ports to try in turn; 0 is any free one.
+    `ports` are tried in turn; 0 is any free one.
     """
 
     def __init__(self, *ports: int) -> None:

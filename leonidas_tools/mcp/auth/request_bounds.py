@@ -39,9 +39,7 @@ class OAuthRequestBounds:
     The metadata are the server's word: it could have us send requests to what only this machine
     reaches, or tokens over a connection that anyone can read.
 
-    Args:
-        server: The server's address.
-        issuer: The authorization server of the settings, trusted like the server's own address.
+    The issuer of the settings is trusted like the server's own address.
     """
 
     def __init__(self, server: str, issuer: str | None) -> None:

@@ -45,10 +45,7 @@ class UnaskableError(Exception):
 class Elicitation:
     """Puts a server's questions to the person of the call that they are about.
 
-    Args:
-        server: The server's name.
-        calls: Its running calls.
-        secrets: Texts that it was given in confidence, and may not tell.
+    `secrets` are texts that the server was given in confidence, and may not tell.
     """
 
     def __init__(self, server: str, calls: OngoingCalls, secrets: KnownSecrets) -> None:

@@ -53,13 +53,8 @@ class SamplingRequests:
 
     Rules know it as the tool `SERVER__sampling`.
 
-    Args:
-        server: The server's name.
-        identity: Stands for the command or the address behind the name.
-        settings: What it may ask.
-        model: Answers.
-        calls: The server's running calls.
-        secrets: Texts that it was given in confidence, and may not tell.
+    `identity` stands for the command or the address behind the name; `secrets` are texts that the
+    server was given in confidence, and may not tell.
     """
 
     def __init__(

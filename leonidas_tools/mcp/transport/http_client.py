@@ -57,11 +57,6 @@ class ReportingClient(httpx2.AsyncClient):
 
     Left alone, one refused connection ends the transport with all its requests, and every HTTP
     error reads "Server returned an error response".
-
-    Args:
-        on_failure: Called with what happened.
-        bounds: Bounds what is answered.
-        options: As for `httpx2.AsyncClient`.
     """
 
     def __init__(

@@ -60,12 +60,7 @@ _GONE_SECONDS = 2.0
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
-    """One running server; `mcp.client.stdio` hides its process and so cannot say how it died.
-
-    Args:
-        listener: Who hears what it says.
-        longest_line: How many bytes a line of standard output may have.
-    """
+    """One running server; `mcp.client.stdio` hides its process and so cannot say how it died."""
 
     def __init__(self, listener: StdioServer, longest_line: int) -> None:
         self.last_lines: deque[str] = deque(maxlen=_STDERR_LINES)

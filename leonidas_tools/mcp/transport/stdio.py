@@ -44,12 +44,8 @@ _SHOWN_CHARACTERS = 80
 class StdioServer:
     """A server over stdio, opened by `streams()`.
 
-    Args:
-        name: The server's name, for the log.
-        settings: How to start it.
-        redact: Takes secrets out of what the server prints.
-        on_lost: Called when the server has disconnected, before waiting calls are told.
-        on_bytes: Called with each sound of it.
+    `redact` takes secrets out of what the server prints; `on_lost` is called before waiting calls
+    are told.
     """
 
     def __init__(
@@ -183,10 +179,8 @@ class MessageReader:
     A line is read as late as it is asked for, and between two that wait the loop gets a turn: a
     server that floods us holds up no other. Once many wait, the server does.
 
-    Args:
-        room: Waits until there is room for an answer to what the server asks.
-        on_garbage: Called with a line that is not a message.
-        hold: Called with whether the server shall wait.
+    `room` waits until there is room for an answer to what the server asks; `hold` is called with
+    whether the server shall wait.
     """
 
     def __init__(
@@ -295,8 +289,7 @@ def _read(line: bytes) -> JSONRPCMessage:
 class MessageWriter:
     """Messages written as they are sent, with no task between: what is written holds no caller.
 
-    Args:
-        write: Takes a line, and never waits.
+    `write` never waits.
     """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:

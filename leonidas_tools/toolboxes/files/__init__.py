@@ -285,11 +285,7 @@ class FileTools:
 
 
 class OriginalFile:
-    """A file as it was before: it stays readable while this object lives.
-
-    Args:
-        handle: The file, opened for reading.
-    """
+    """A file as it was before: it stays readable while this object lives."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -298,14 +294,7 @@ class OriginalFile:
 
 
 class FileWriter:
-    """Replaces one file, and registers what takes that back.
-
-    Args:
-        root: The open root.
-        place: Where the file is.
-        ctx: Where to register it.
-        most_bytes: How big the file may be.
-    """
+    """Replaces one file, and registers what takes that back."""
 
     def __init__(self, root: int, place: RootedPath, ctx: ToolContext, most_bytes: int) -> None:
         head, _, self._name = place.path.rstrip("/").rpartition("/")

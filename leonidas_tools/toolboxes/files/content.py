@@ -22,17 +22,11 @@ _MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The bytes of a file, and what the file was when they were read.
-
-    Args:
-        data: The bytes.
-        found: The file.
-        is_changing: Whether it changed each time while it was read.
-    """
+    """The bytes of a file, and what the file was when they were read."""
 
     data: bytes
     found: os.stat_result
-    is_changing: bool
+    is_changing: bool  # it changed each time while it was read
 
     def text(self, path: str, encoding: str | None, other: str) -> tuple[str, str]:
         """Return the text, and the encoding that it has.

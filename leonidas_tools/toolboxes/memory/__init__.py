@@ -223,15 +223,11 @@ TOOLBOX = Toolbox(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FolderListing:
-    """The files of a folder that may be read.
+    """The files of a folder that may be read."""
 
-    Args:
-        files: When each was changed, in seconds since the epoch, by its path in the folder.
-        left_out: How many are too big, too many, or have a name that is not text.
-    """
-
+    # when each was changed, in seconds since the epoch, by its path in the folder
     files: dict[str, float]
-    left_out: int
+    left_out: int  # too big, too many, or with a name that is not text
 
 
 def _list_files(folder: Path) -> _FolderListing:
