@@ -273,18 +273,20 @@ class ReActAgent(Stage):
                 about, and what a model is told that is to ask it.
             within: The budget of larger work that this is a part of.
         """
-        tell = on_step or _ignore
-        async with _Run(self, session, on_chunk, on_question, within) as run:
-            await run.begin(task, history)
-            while (asked := await run.ask()) is not None:
-                for step in asked.steps:
-                    tell(step)
-                turn = await run.act(asked)
-                tell(TurnEnded(turn))
-                await run.conclude(asked, turn)
-        assert run.result is not None
-        tell(run.result)
-        return run.result
+        steps = self.steps(
+            task,
+            session=session,
+            history=history,
+            on_chunk=on_chunk,
+            on_question=on_question,
+            within=within,
+        )
+        async with aclosing(steps):
+            async for step in steps:
+                if on_step is not None:
+                    on_step(step)
+        assert isinstance(step, AgentResult)
+        return step
 
     async def steps(
         self,
@@ -329,10 +331,6 @@ class ReActAgent(Stage):
 
     async def __aexit__(self, *error: object) -> None:
         await self.runtime.__aexit__(*error)
-
-
-def _ignore(step: Step) -> None:
-    """Do nothing with a step."""
 
 
 class _ReadAnswer(NamedTuple):

@@ -12,7 +12,6 @@ from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from leonidas_tools.cli.voice.interface import Microphone, Speaker
 
@@ -85,11 +84,6 @@ class ChosenVoice:
             self._stack.push_async_exit(stack.pop_all())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close them."""
         await self._stack.aclose()

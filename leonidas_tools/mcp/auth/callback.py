@@ -6,15 +6,12 @@ import asyncio
 import contextlib
 import html
 import secrets
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.auth import AuthorizationCodeResult
 
 from leonidas_tools.mcp.auth.failures import LoginError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _HOST = "127.0.0.1"
 _PATH = "/callback"
@@ -54,12 +51,7 @@ class Callback:
             "set another `callback_port` under `auth`"
         )
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._result is not None and not self._result.cancel() and not self._result.cancelled():
             self._result.exception()  # retrieved, so that asyncio logs no warning
         if self._server is not None:

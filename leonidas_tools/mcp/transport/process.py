@@ -16,7 +16,6 @@ from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from leonidas_tools.mcp.transport.stdio import StdioServer
 
@@ -287,12 +286,7 @@ class Watchdog:
             logger.warning("MCP servers outlive a SIGKILL here, for there is no shell: %s", error)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._process is None or self._process.stdin is None:
             return
         self._process.stdin.close()
