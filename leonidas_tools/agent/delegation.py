@@ -195,8 +195,8 @@ class Delegation:
             raise ToolError(say("delegation_too_deep"), status="limited", reason_code="max_depth")
         running = ctx.session.get(_Running)
         if len(running.tasks) >= (most := self.limits.max_at_once):
-            said = say("too_many_delegations", most=most)
-            raise ToolError(said, status="limited", retryable=True, reason_code="max_at_once")
+            message = say("too_many_delegations", most=most)
+            raise ToolError(message, status="limited", retryable=True, reason_code="max_at_once")
         running.tasks[ctx.call.trace_id] = task
         try:
             work = _DelegatedWork(self, runtime, ctx, deepest=depth >= self.limits.max_depth)
@@ -294,11 +294,11 @@ class _DelegatedWork:
         except TimeoutError:
             if not limit.expired():
                 raise
-            said = say("delegation_late", seconds=f"{limits.max_seconds:g}")
+            message = say("delegation_late", seconds=f"{limits.max_seconds:g}")
             return ToolResult(
                 status=ResultStatus.TIMEOUT,
                 result=done(self._turns),
-                message=said,
+                message=message,
                 reason_code="max_seconds",
             )
         return _told(result)
@@ -337,9 +337,9 @@ def _told(result: AgentResult) -> ToolResult:
         return ToolResult(result={"answer": result.masked_answer, **body})
     if result.answer:
         body = {"answer": result.masked_answer, **body}
-    said = say("delegation_ended", reason=result.message or result.status.value)
+    message = say("delegation_ended", reason=result.message or result.status.value)
     return ToolResult(
-        status=ENDED_AS[result.status], result=body, message=said, reason_code=result.reason
+        status=ENDED_AS[result.status], result=body, message=message, reason_code=result.reason
     )
 
 

@@ -160,8 +160,8 @@ _ENDS = re.compile(
 
 def _ended(text: str) -> str:
     """Return the text up to the end of the model's own turn."""
-    found = next((e for e in _ENDS.finditer(text) if text[: e.start()].strip()), None)
-    return text if found is None else text[: found.start()]
+    end = next((e for e in _ENDS.finditer(text) if text[: e.start()].strip()), None)
+    return text if end is None else text[: end.start()]
 
 
 # Quotes -------------------------------------------------------------------------------------------
@@ -269,9 +269,9 @@ def _is_label(found: re.Match[str], text: str) -> bool:
 
 def _segments(text: str) -> list[_Segment]:
     """Split a text at the labels that stand outside of JSON; the first segment has no label."""
-    found = list(_LABEL.finditer(text))
-    spans = _spans_of_values(text) if found else []
-    outside = (each for each in found if not any(a < each.start() < b for a, b in spans))
+    matches = list(_LABEL.finditer(text))
+    spans = _spans_of_values(text) if matches else []
+    outside = (each for each in matches if not any(a < each.start() < b for a, b in spans))
     labels = [each for each in outside if _is_label(each, text)]
     first = labels[0].start() if labels else len(text)
     segments = [_Segment("", text[:first].strip())]
@@ -379,8 +379,8 @@ def _is_whole_inside(text: str, closers: str) -> bool:
     """Return whether only wrappers of calls are open: all arguments have come to their end."""
     if "?" in closers or not text.rstrip().endswith(("}", "]")):
         return False
-    found = list(islice(_ARGUMENTS_BEGIN.finditer(text), _MOST_CALLS))
-    return bool(found) and not any(_extent(text, each.end())[1] for each in found)
+    matches = list(islice(_ARGUMENTS_BEGIN.finditer(text), _MOST_CALLS))
+    return bool(matches) and not any(_extent(text, each.end())[1] for each in matches)
 
 
 def _repaired(text: str) -> Any:
@@ -413,13 +413,13 @@ def _values(text: str) -> Iterator[tuple[int, _Value]]:
     """Yield the objects in a text, and the arrays of them, with their positions."""
     at = 0
     for _ in range(_MOST_CALLS):
-        found = _VALUE_START.search(text, at)
-        if found is None:
+        match = _VALUE_START.search(text, at)
+        if match is None:
             return
-        value = _value_at(text, found.start())
-        if not _is_quoted(text, found.start()):
-            yield found.start(), value
-        at = max(value.end, found.end())
+        value = _value_at(text, match.start())
+        if not _is_quoted(text, match.start()):
+            yield match.start(), value
+        at = max(value.end, match.end())
 
 
 def _spans_of_values(text: str) -> list[tuple[int, int]]:
@@ -629,13 +629,13 @@ class _Reading:
 
     def _before_made_up(self, text: str) -> str:
         """Return the text up to a result that the model has made up, in tags."""
-        found = _MADE_UP.search(text)
-        if found is None:
+        match = _MADE_UP.search(text)
+        if match is None:
             return text
-        if not text[: found.start()].strip():
+        if not text[: match.start()].strip():
             self.problems.append(say("agent_own_observation"))
         self.is_cut = False
-        return text[: found.start()].strip()
+        return text[: match.start()].strip()
 
     # Tags
 
@@ -746,14 +746,14 @@ class _Reading:
             self._named_action(text, given)
 
     def _named_action(self, text: str, given: str | None) -> None:
-        found = _NAME.match(text.lstrip(_QUOTES))
-        name = "" if found is None else found[0].rstrip(".:,*_`") or found[0]
+        match = _NAME.match(text.lstrip(_QUOTES))
+        name = "" if match is None else match[0].rstrip(".:,*_`") or match[0]
         after = text.lstrip(_QUOTES)[len(name) :]
         first = re.split(r"[\n(\[{]", _bare(text), maxsplit=1)[0].strip()
         if _FINISH.fullmatch(first) and not self._is_known(name):
             self._finish(first, _bare(text)[len(first) :] if given is None else given)
             return
-        if found is None:
+        if match is None:
             self.problems.append(say("agent_call_unnamed"))
         elif given is not None:
             self._call(name, given)
@@ -913,12 +913,12 @@ class _Reading:
                 self._finish_or_add(name, arguments)
 
     def _broken_python(self, code: str, *, strict: bool) -> None:
-        found = _NAME.search(code)
-        if found is None or (strict and not self._is_known(found[0])):
+        match = _NAME.search(code)
+        if match is None or (strict and not self._is_known(match[0])):
             return
         is_open = code.count("(") > code.count(")")
         key = "agent_call_cut" if is_open else "agent_call_unreadable"
-        self.problems.append(say(key, tool=found[0]))
+        self.problems.append(say(key, tool=match[0]))
 
     def _is_python_call(self, name: str, code: str) -> bool:
         """Return whether a call in the form of Python is meant, and not code as an answer."""

@@ -579,8 +579,8 @@ class _Run:
             return result
         last = made[-1]
         text = say("agent_code_corrected", error=result.message or "-", code=last.code)
-        said = join(self._wording.reword(text), last.result.message)
-        return replace(last.result, message=said)
+        message = join(self._wording.reword(text), last.result.message)
+        return replace(last.result, message=message)
 
     # Asking the model
 

@@ -268,8 +268,8 @@ class ToolSession:
         text = f"the session {self.id!r} has no {name!r}, and {missing}: "
         similar = [type(each) for each in self._values.values() if kind in type(each).__mro__]
         if similar:
-            said = f"its {similar[0].__name__!r} is one, so put it with session.put(value, {name})"
-            return text + said
+            kin = similar[0].__name__
+            return f"{text}its {kin!r} is one, so put it with session.put(value, {name})"
         value = f"value, {name}" if _is_abstract(kind) else f"{name}(...)"
         return text + f"call session.put({value}) before the first call that needs it"
 

@@ -378,8 +378,8 @@ class Invocation:
     def _in_words(self, result: ToolResult) -> ToolResult:
         """Return the result with what could not be undone, in the words of the settings."""
         if self.left_over:
-            said = say("left_over", count=self.left_over)
-            result = replace(result, message=join(result.message, said))
+            message = say("left_over", count=self.left_over)
+            result = replace(result, message=join(result.message, message))
         return result if self.wording is None else result.reworded(self.wording)
 
     def _failed(self, error: BaseException) -> ToolResult:

@@ -111,8 +111,8 @@ def _found(name: str, *, voice: bool | None) -> Path:
     except ConfigurationError as error:
         if voice is None:
             raise
-        said = f"{error} (--voice and --no-voice take no value: {name!r} is read as a scenario)"
-        raise ConfigurationError(said) from None
+        message = f"{error} (--voice and --no-voice take no value: {name!r} is read as a scenario)"
+        raise ConfigurationError(message) from None
 
 
 def _no_model_for(model: str, has_access: bool) -> str:

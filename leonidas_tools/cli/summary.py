@@ -41,11 +41,11 @@ def told_outcomes(texts: Iterable[ReceivedText]) -> list[ToldOutcome]:
 def _told_in(text: ReceivedText) -> Iterator[ToldOutcome]:
     for line in text.text.splitlines():
         with suppress(ValueError, TypeError, KeyError):
-            told = json.loads(line)
+            data = json.loads(line)
             yield ToldOutcome(
-                id=str(told["id"]),
-                name=str(told["name"]),
-                status=str(told["response"].get("status", "answered")),
+                id=str(data["id"]),
+                name=str(data["name"]),
+                status=str(data["response"].get("status", "answered")),
                 connection=text.connection,
                 at=text.at,
             )

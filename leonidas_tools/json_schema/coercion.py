@@ -62,8 +62,8 @@ class _Coercion:
         self, pointer: str, schema: Mapping[str, Any], value: Any
     ) -> list[tuple[str, Any]]:
         """Return the schemas that hold for the same value beside this one."""
-        found = self._document.target(schema.get("$ref"))
-        applied = [found] if found else []
+        target = self._document.target(schema.get("$ref"))
+        applied = [target] if target else []
         for index, inner in enumerate(schema.get("allOf", ())):
             applied.append((child(pointer, "allOf", index), inner))
         if "if" in schema:
@@ -79,8 +79,8 @@ class _Coercion:
         validator = self._is_valid.get(pointer)
         if validator is None:
             return False
-        found = self._document.target(pointer)
-        self._steps += 1 if found is None else self._document.checks(found[1])
+        target = self._document.target(pointer)
+        self._steps += 1 if target is None else self._document.checks(target[1])
         return self._steps <= MAX_STEPS and validator.is_valid(value)
 
     def _chosen(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:

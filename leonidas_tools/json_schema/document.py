@@ -108,9 +108,9 @@ class Document:
         for keyword in ("dependentSchemas", "dependencies"):
             if isinstance(schema.get(keyword), dict):
                 yield from schema[keyword].values()
-        found = self.target(schema.get("$ref"))
-        if found is not None:
-            yield found[1]
+        target = self.target(schema.get("$ref"))
+        if target is not None:
+            yield target[1]
 
     def target(self, reference: Any) -> tuple[str, Any] | None:
         """Return the pointer and the schema that a reference inside this document leads to."""

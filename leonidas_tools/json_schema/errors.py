@@ -94,9 +94,9 @@ def _parts(document: Document, check: Check) -> Iterator[Check]:
     schema = check.schema
     if not isinstance(schema, dict):
         return
-    found = document.target(schema.get("$ref"))
-    if found is not None:
-        yield Check(pointer=found[0], schema=found[1], value=check.value, path=check.path)
+    target = document.target(schema.get("$ref"))
+    if target is not None:
+        yield Check(pointer=target[0], schema=target[1], value=check.value, path=check.path)
     yield from _listed(check, "allOf")
     if isinstance(check.value, dict):
         yield from _properties(check)

@@ -179,8 +179,8 @@ class SilenceFiller:
         name = self._names[call_id]
         self._show(_shown(call_id, name, filler))
         if filler.sentence is not None:
-            said = wording_of(self._runtime).text("filler", sentence=filler.sentence)
-            self._say(_interim_answer(call_id, name, said))
+            message = wording_of(self._runtime).text("filler", sentence=filler.sentence)
+            self._say(_interim_answer(call_id, name, message))
 
 
 def _shown(call_id: str, name: str, filler: Filler) -> StatusPart:

@@ -82,8 +82,8 @@ class UnansweredRequests:
 
 def id_in_use(identifier: RequestId) -> JSONRPCError:
     """Return the answer to a request whose id is in use."""
-    said = ErrorData(code=INVALID_REQUEST, message="Another request with this id is not answered.")
-    return JSONRPCError(jsonrpc="2.0", id=identifier, error=said)
+    error = ErrorData(code=INVALID_REQUEST, message="Another request with this id is not answered.")
+    return JSONRPCError(jsonrpc="2.0", id=identifier, error=error)
 
 
 class RequestCheck:

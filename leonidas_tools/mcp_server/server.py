@@ -143,13 +143,13 @@ class ToolServer:
         )
         self._tools.executor.settle(told, self._tools.executor.unknown(told))
         like = closest(call.name, (tool.name for tool in self._offered.listed()), limit=1)
-        said = join(
+        message = join(
             say("mcp_serve_unknown_tool", tool=call.name[:_LONGEST_NAME]),
             say("mcp_serve_closest_tool", closest=like[0]) if like else None,
             between="",
         )
         wording = self._tools.settings.current.wording or AS_IT_IS
-        return MCPError(mcp_types.INVALID_PARAMS, wording.reword(said) or said)
+        return MCPError(mcp_types.INVALID_PARAMS, wording.reword(message) or message)
 
     async def _ask(self, request: ApprovalRequest) -> Decision:
         """Ask the person behind the client that has made the call."""

@@ -132,14 +132,14 @@ class CallLimits:
 
 def _limited(most: MostCalls, count: int, what: str, wait: int | None = None) -> ToolResult:
     key = f"calls_per_{what}"
-    said = (
+    message = (
         say(f"all_{key}", count=count)
         if most.tool is None
         else say(key, tool=most.tool, count=count)
     )
     return ToolResult(
         status=ResultStatus.LIMITED,
-        message=said,
+        message=message,
         retryable=wait is not None,
         retry_hint=None if wait is None else say("calls_per_minute_hint", seconds=wait),
         reason_code=key,

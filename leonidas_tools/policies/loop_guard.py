@@ -203,8 +203,8 @@ class LoopGuard:
 def _warned(call: ToolCall, step: _MadeCall, result: ToolResult) -> ToolResult:
     """Return the result with a warning to the model."""
     logger.warning("%s: the same call of %r, %d times", call.trace_id, call.name, step.repeats)
-    said = say("loop_warning", count=step.repeats)
-    return replace(result, message=join(result.message, said))
+    message = say("loop_warning", count=step.repeats)
+    return replace(result, message=join(result.message, message))
 
 
 def _refused(call: ToolCall, step: _MadeCall) -> ToolResult:

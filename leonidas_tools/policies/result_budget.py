@@ -85,8 +85,8 @@ class ResultBudget:
                 preview = await self._cut(body, size, max(room - len(handle) - 40, 40), "both")
                 return _spilled(result, handle, preview)
         cut = await self._cut(body, size, room, _KEEPS[self.overflow])
-        said = say("result_cut", tokens=self.max_bytes // 4)
-        return replace(result, result=cut, message=join(result.message, said))
+        message = say("result_cut", tokens=self.max_bytes // 4)
+        return replace(result, result=cut, message=join(result.message, message))
 
     async def _cut(self, body: Any, size: int, room: int, keep: Keep) -> Any:
         if size > MOST_ON_LOOP:
@@ -143,11 +143,11 @@ def _length_of_words(result: ToolResult) -> int:
 
 
 def _spilled(result: ToolResult, handle: str, preview: Any) -> ToolResult:
-    said = say("result_part", reader=READ_RESULT)
+    message = say("result_part", reader=READ_RESULT)
     return replace(
         result,
         result={"handle": handle, "preview": preview},
-        message=join(result.message, said),
+        message=join(result.message, message),
     )
 
 

@@ -260,8 +260,8 @@ class _Calls:
         """Return the category that runs the call of a part; looked up once for each tool."""
         if call is None or call.tool is None:
             return next((one for one in self._categories if one.match(part)), None)
-        said = None if call.settings is None else call.settings.category
-        key = call.tool if said is None else (call.tool, said)
+        category = None if call.settings is None else call.settings.category
+        key = call.tool if category is None else (call.tool, category)
         if key not in self._claimants:
             self._claimants[key] = next((one for one in self._categories if one.match(part)), None)
         return self._claimants[key]

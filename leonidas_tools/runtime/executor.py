@@ -583,8 +583,8 @@ async def _in_place(call: ToolCall, *, run: Run) -> ToolResult:
     data = {"strategy": "similar_tool", "error": "unknown_tool", "to": call.name}
     current().emit(EventKind.FALLBACK, **data)
     result = await run(call)
-    said = say("similar_tool", called=call.called_as, tool=call.name)
-    return replace(result, message=join(said, result.message))
+    message = say("similar_tool", called=call.called_as, tool=call.name)
+    return replace(result, message=join(message, result.message))
 
 
 async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:

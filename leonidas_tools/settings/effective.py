@@ -154,12 +154,12 @@ def runs_on_of(tool: AnyTool, settings: ToolConfiguration) -> RunsOn:
 def _breaker_limits(settings: ToolConfiguration, policies: PolicySettings) -> BreakerLimits | None:
     if not either(settings.breaker, policies.breaker is not None):
         return None
-    said = policies.breaker or BreakerSettings()
+    limits = policies.breaker or BreakerSettings()
     return BreakerLimits(
-        error_rate=said.error_rate,
-        window_seconds=said.window,
-        min_calls=said.min_calls,
-        open_seconds=said.open_for,
+        error_rate=limits.error_rate,
+        window_seconds=limits.window,
+        min_calls=limits.min_calls,
+        open_seconds=limits.open_for,
     )
 
 
@@ -170,8 +170,8 @@ def either(setting: Any, own: Any) -> Any:
 
 def category_of(tool: AnyTool, settings: ToolConfiguration | None) -> ToolCategory | str:
     """Return the category whose processor runs the calls of a tool."""
-    said = None if settings is None else settings.category
-    return said or tool.metadata.category
+    configured = None if settings is None else settings.category
+    return configured or tool.metadata.category
 
 
 def effect_of(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
@@ -190,9 +190,9 @@ def after_untrusted_of(
 
 def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:
     """Return what becomes of a call whose answer is not wanted any more."""
-    said = settings.on_cancel or tool.metadata.on_cancel
-    if said is not None:
-        return said
+    stated = settings.on_cancel or tool.metadata.on_cancel
+    if stated is not None:
+        return stated
     half_done_for_good = effect_of(tool, settings) is ToolEffect.ONCE and tool.undo is None
     return OnCancel.FINISH if half_done_for_good else OnCancel.STOP
 
@@ -200,8 +200,8 @@ def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:
 def scheduling_of(tool: AnyTool, settings: ToolConfiguration | None) -> Scheduling | None:
     """Return when the model speaks of the tool's answers; `None` where nothing says so."""
     own = tool.metadata.scheduling
-    said = None if settings is None else settings.scheduling
-    return own if said is None else said.over(own)
+    configured = None if settings is None else settings.scheduling
+    return own if configured is None else configured.over(own)
 
 
 def repeats_after_resume(tool: AnyTool, settings: ToolConfiguration) -> bool:

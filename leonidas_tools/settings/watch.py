@@ -282,7 +282,7 @@ async def _settled(path: Path) -> object:
 def _look(path: Path) -> object:
     """Differs whenever the file may have changed; links on the way are followed."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         return error.errno
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

@@ -285,12 +285,12 @@ class _Pieces:
 
 def _model_error(error: openai.APIError, *, declares: bool) -> ModelError:
     openai = _openai()
-    said = f"{error.message}"
+    message = f"{error.message}"
     if isinstance(error, openai.APIStatusError):
         status = error.status_code
-        reason, retryable = _kind(status, said, declares=declares)
+        reason, retryable = _kind(status, message, declares=declares)
         return ModelError(
-            f"the server returned {status}: {said}",
+            f"the server returned {status}: {message}",
             reason=reason,
             retryable=retryable,
             retry_after_seconds=_retry_after(error.response.headers.get("retry-after")),
@@ -302,7 +302,7 @@ def _model_error(error: openai.APIError, *, declares: bool) -> ModelError:
             reason="connection",
             retryable=True,
         )
-    return ModelError(f"the server says: {said}", reason="server", retryable=True)
+    return ModelError(f"the server says: {message}", reason="server", retryable=True)
 
 
 def _kind(status: int, said: str, *, declares: bool) -> tuple[Any, bool]:

@@ -108,7 +108,7 @@ async def _name(host: str, port: int) -> CheckResult:
     begun = time.perf_counter()
     try:
         async with asyncio.timeout(_SECONDS):
-            found = await asyncio.get_running_loop().getaddrinfo(
+            infos = await asyncio.get_running_loop().getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
             )
     except (OSError, TimeoutError):
@@ -118,7 +118,7 @@ async def _name(host: str, port: int) -> CheckResult:
             message=f"{host!r} is not known",
             hint="correct the host of the url; or check the network, such as a VPN",
         )
-    addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in found))
+    addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in infos))
     return CheckResult(
         step="name", outcome="ok", message=addresses, seconds=time.perf_counter() - begun
     )

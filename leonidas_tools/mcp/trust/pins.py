@@ -198,10 +198,10 @@ effect='once'), waiting=None)}, ['add']), None)
             text = self._file.read()
             if text is None:
                 return {}
-            said = json.loads(text)
+            data = json.loads(text)
             return {
                 identity: {name: _pin(name, pin) for name, pin in pins.items()}
-                for identity, pins in _servers(said).items()
+                for identity, pins in _servers(data).items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PinsError(

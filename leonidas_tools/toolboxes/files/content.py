@@ -50,9 +50,9 @@ class Content:
             except UnicodeDecodeError:
                 continue
             except LookupError:
-                said = say("unknown_encoding", encoding=encoding)
+                message = say("unknown_encoding", encoding=encoding)
                 raise ToolError(
-                    said, status="invalid_argument", reason_code="unknown_encoding"
+                    message, status="invalid_argument", reason_code="unknown_encoding"
                 ) from None
         raise ToolError(
             say("wrong_encoding", path=path, encoding=encoding or marked or other),
@@ -84,8 +84,8 @@ def is_same(one: os.stat_result, other: os.stat_result) -> bool:
 
 def too_big(path: str, size: int, most_bytes: int) -> ToolError:
     """Return the error for a file that is too big."""
-    said = say("file_too_big", path=path, bytes=size, most=most_bytes)
-    return ToolError(said, status="limited", reason_code="file_too_big")
+    message = say("file_too_big", path=path, bytes=size, most=most_bytes)
+    return ToolError(message, status="limited", reason_code="file_too_big")
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int]:

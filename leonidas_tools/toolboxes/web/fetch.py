@@ -78,8 +78,8 @@ async def look_up(host: str, port: int) -> Collection[str]:
     Raises:
         OSError: There are none.
     """
-    found = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return dict.fromkeys(str(each[4][0]) for each in found)
+    infos = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return dict.fromkeys(str(each[4][0]) for each in infos)
 
 
 class Fetcher:
@@ -282,8 +282,8 @@ def _is_host(host: str) -> bool:
 
 
 def _untrusted_host(host: str) -> ToolError:
-    said = say("web_certificate", host=host)
-    return ToolError(said, status="unavailable", reason_code="certificate")
+    message = say("web_certificate", host=host)
+    return ToolError(message, status="unavailable", reason_code="certificate")
 
 
 def unreachable(host: str) -> ToolError:
