@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.session.kept import Kept
@@ -31,14 +31,7 @@ class Note:
 
     def to_json(self) -> dict[str, Any]:
         """Return the note as plain JSON."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "text": self.text,
-            "tags": list(self.tags),
-            "created": self.created,
-            "updated": self.updated,
-        }
+        return {**asdict(self), "tags": list(self.tags)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
