@@ -298,18 +298,7 @@ class ReActAgent(Stage):
         on_question: OnQuestion | None = None,
         within: Budget | None = None,
     ) -> AsyncGenerator[Step]:
-        """Work on a task, and yield each step; the last is the result.
-
-        Args:
-            task: What is to be done.
-            session: The session of its calls; by default that of the call in which this runs, else
-                a new one.
-            history: The conversation before, without instructions.
-            on_chunk: Called with each piece of the model's answers as it comes.
-            on_question: Called with each question of a call that no channel asks: what it is
-                about, and what a model is told that is to ask it.
-            within: The budget of larger work that this is a part of.
-        """
+        """Work on a task as `run` does, and yield each step; the last is the result."""
         async with _Run(self, session, on_chunk, on_question, within) as run:
             await run.begin(task, history)
             while (asked := await run.ask()) is not None:

@@ -90,16 +90,7 @@ class ServedModel(ABC):
         tools: Sequence[Declared] = (),
         parameters: ModelParameters = DEFAULT_PARAMETERS,
     ) -> AsyncGenerator[Chunk]:
-        """Yield an answer piece by piece, with its usage and its end.
-
-        Args:
-            messages: The conversation so far.
-            tools: The functions it may call.
-            parameters: How it is to answer.
-
-        Raises:
-            ModelError: There is no answer; the error says why.
-        """
+        """Yield an answer piece by piece, as `Model.stream` says."""
         attempt = partial(self._attempt, messages, tools, parameters)
         return bounded(attempt, self.limits, self._secrets)
 
