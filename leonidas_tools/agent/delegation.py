@@ -58,26 +58,17 @@ OpensModel: TypeAlias = "Callable[[], AbstractAsyncContextManager[Model]]"
 class DelegationLimits:
     """The bounds of delegated work.
 
-    Args:
-        max_at_once: How many delegations of a session may run at once.
-        max_depth: How deep they may nest; with 1, the agent delegates nothing itself.
-        max_seconds: How long one may take, with the time in which a person is asked.
-        max_iterations: How often its model is asked.
-        max_calls: How many calls it may make.
-        max_tokens: How many tokens its answers may take.
-        progress_seconds: The least time between two reports of progress.
-
     Raises:
         ValueError: A bound is too small.
     """
 
     max_at_once: int = 3
-    max_depth: int = 1
-    max_seconds: float = 600.0
+    max_depth: int = 1  # with 1, the agent delegates nothing itself
+    max_seconds: float = 600.0  # with the time in which a person is asked
     max_iterations: int = 20
     max_calls: int = 60
     max_tokens: int = 100_000
-    progress_seconds: float = 10.0
+    progress_seconds: float = 10.0  # between two reports of progress
 
     def __post_init__(self) -> None:
         counts = (self.max_at_once, self.max_depth, self.max_iterations)
@@ -204,8 +195,8 @@ class Delegation:
             raise ToolError(say("delegation_too_deep"), status="limited", reason_code="max_depth")
         running = ctx.session.get(_Running)
         if len(running.tasks) >= (most := self.limits.max_at_once):
-            said = say("too_many_delegations", most=most)
-            raise ToolError(said, status="limited", retryable=True, reason_code="max_at_once")
+            message = say("too_many_delegations", most=most)
+            raise ToolError(message, status="limited", retryable=True, reason_code="max_at_once")
         running.tasks[ctx.call.trace_id] = task
         try:
             work = _DelegatedWork(self, runtime, ctx, deepest=depth >= self.limits.max_depth)
@@ -271,14 +262,7 @@ class _Running:
 
 
 class _DelegatedWork:
-    """One delegated task.
-
-    Args:
-        delegation: How it is worked on.
-        runtime: The tools.
-        ctx: The call of `delegate`.
-        deepest: Whether the agent may not delegate.
-    """
+    """One delegated task."""
 
     def __init__(
         self, delegation: Delegation, runtime: ToolRuntime, ctx: ToolContext, *, deepest: bool
@@ -310,11 +294,11 @@ class _DelegatedWork:
         except TimeoutError:
             if not limit.expired():
                 raise
-            said = say("delegation_late", seconds=f"{limits.max_seconds:g}")
+            message = say("delegation_late", seconds=f"{limits.max_seconds:g}")
             return ToolResult(
                 status=ResultStatus.TIMEOUT,
                 result=done(self._turns),
-                message=said,
+                message=message,
                 reason_code="max_seconds",
             )
         return _told(result)
@@ -353,9 +337,9 @@ def _told(result: AgentResult) -> ToolResult:
         return ToolResult(result={"answer": result.masked_answer, **body})
     if result.answer:
         body = {"answer": result.masked_answer, **body}
-    said = say("delegation_ended", reason=result.message or result.status.value)
+    message = say("delegation_ended", reason=result.message or result.status.value)
     return ToolResult(
-        status=ENDED_AS[result.status], result=body, message=said, reason_code=result.reason
+        status=ENDED_AS[result.status], result=body, message=message, reason_code=result.reason
     )
 
 

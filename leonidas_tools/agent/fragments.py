@@ -141,17 +141,11 @@ class FragmentStep(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """The larger work that fragments are a part of.
-
-    Args:
-        budget: Its budget.
-        on_step: Called with each step of a fragment.
-        on_question: Called with each question that no channel asks.
-    """
+    """The larger work that fragments are a part of."""
 
     budget: Budget
     on_step: Callable[[FragmentStep], None] | None = None
-    on_question: OnQuestion | None = None
+    on_question: OnQuestion | None = None  # called with each question that no channel asks
 
 
 surroundings: ContextVar[Surroundings | None] = ContextVar(
@@ -289,8 +283,8 @@ class Fragments:
         if runtime is None:
             raise ToolError(say("no_fragment"), reason_code="no_runtime")
         if _depth(self.by_name) > self.max_depth:
-            said = say("fragment_too_deep", most=self.max_depth)
-            raise ToolError(said, status="limited", reason_code="max_depth")
+            message = say("fragment_too_deep", most=self.max_depth)
+            raise ToolError(message, status="limited", reason_code="max_depth")
         around = surroundings.get()
         outer = None if around is None else around.budget
         budget = Budget(fragment.max_tokens, max_calls=fragment.max_calls, outer=outer)
@@ -302,11 +296,11 @@ class Fragments:
         except TimeoutError:
             if not limit.expired():
                 raise
-            said = say("fragment_late", seconds=f"{fragment.max_seconds:g}")
+            message = say("fragment_late", seconds=f"{fragment.max_seconds:g}")
             ended = ToolResult(
                 status=ResultStatus.TIMEOUT,
                 result=done(turns),
-                message=said,
+                message=message,
                 reason_code="max_seconds",
             )
         tokens = budget.used.total
@@ -545,9 +539,9 @@ def _told(result: AgentResult) -> ToolResult:
         body = {"answer": result.masked_answer, **body}
     if result.ok:
         return ToolResult(result=body)
-    said = say("fragment_ended", reason=result.message or result.status.value)
+    message = say("fragment_ended", reason=result.message or result.status.value)
     return ToolResult(
-        status=ENDED_AS[result.status], result=body, message=said, reason_code=result.reason
+        status=ENDED_AS[result.status], result=body, message=message, reason_code=result.reason
     )
 
 

@@ -268,15 +268,7 @@ class Orchestrator(Stage):
         history: Sequence[Message] = (),
         on_question: OnQuestion | None = None,
     ) -> AsyncGenerator[OrchestratorStep]:
-        """Work on a task, and yield each step; the last is the result.
-
-        Args:
-            task: What is to be done.
-            session: The session of its calls; by default that of the call in which this runs, else
-                a new one.
-            history: The conversation before, without instructions.
-            on_question: Called with each question of a call that no channel asks.
-        """
+        """Work on a task as `run` does, and yield each step; the last is the result."""
         steps: asyncio.Queue[OrchestratorStep | None] = asyncio.Queue()
         work = asyncio.create_task(
             self.run(
@@ -309,15 +301,7 @@ class Orchestrator(Stage):
 
 
 class _LedWork:
-    """One task of an orchestrator.
-
-    Args:
-        lead: The orchestrator.
-        task: What is to be done.
-        session: The session of its calls.
-        tell: Called with each step.
-        on_question: Called with each question that no channel asks.
-    """
+    """One task of an orchestrator."""
 
     def __init__(
         self,

@@ -24,12 +24,7 @@ _MOST_CALLS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedCall:
-    """A call that was read.
-
-    Args:
-        name: The name of the tool, as the model wrote it.
-        arguments: By parameter name.
-    """
+    """A call that was read."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -37,18 +32,12 @@ class ParsedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parsed:
-    """Thought, calls and answer of a text.
-
-    Args:
-        thought: What the model thinks.
-        calls: The calls it makes.
-        answer: Its final answer; `None` if there is none.
-        problems: What could not be read, and how to write it, in words for the model.
-    """
+    """Thought, calls and answer of a text."""
 
     thought: str = ""
     calls: Sequence[ParsedCall] = ()
     answer: str | None = None
+    # what could not be read and how to write it, in words for the model
     problems: Sequence[str] = ()
 
 
@@ -81,9 +70,7 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
 def calls_within(value: Any, tools: Collection[str]) -> list[ParsedCall]:
     """Return the calls that stand anywhere in a tool's result, quoted or not; never raise.
 
-    Args:
-        value: The result, plain JSON; texts in it are read as `parse` reads them.
-        tools: The names of the tools.
+    Texts in the value are read as `parse` reads them.
 
     Example:
         >>> calls_within({"page": "Write `pay(amount=5)` now."}, ["pay"])
@@ -98,10 +85,6 @@ def read_arguments(
     name: str, arguments: Mapping[str, Any] | str
 ) -> tuple[Mapping[str, Any] | None, str]:
     """Return the arguments of a native call, or `None` and the problem in words for the model.
-
-    Args:
-        name: The name of the tool.
-        arguments: The arguments, or their text as the model wrote it.
 
     Example:
         >>> read_arguments("add", "{'a': 1,}")
@@ -177,8 +160,8 @@ _ENDS = re.compile(
 
 def _ended(text: str) -> str:
     """Return the text up to the end of the model's own turn."""
-    found = next((e for e in _ENDS.finditer(text) if text[: e.start()].strip()), None)
-    return text if found is None else text[: found.start()]
+    end = next((e for e in _ENDS.finditer(text) if text[: e.start()].strip()), None)
+    return text if end is None else text[: end.start()]
 
 
 # Quotes -------------------------------------------------------------------------------------------
@@ -286,9 +269,9 @@ def _is_label(found: re.Match[str], text: str) -> bool:
 
 def _segments(text: str) -> list[_Segment]:
     """Split a text at the labels that stand outside of JSON; the first segment has no label."""
-    found = list(_LABEL.finditer(text))
-    spans = _spans_of_values(text) if found else []
-    outside = (each for each in found if not any(a < each.start() < b for a, b in spans))
+    matches = list(_LABEL.finditer(text))
+    spans = _spans_of_values(text) if matches else []
+    outside = (each for each in matches if not any(a < each.start() < b for a, b in spans))
     labels = [each for each in outside if _is_label(each, text)]
     first = labels[0].start() if labels else len(text)
     segments = [_Segment("", text[:first].strip())]
@@ -306,17 +289,11 @@ _STRICT = json.JSONDecoder(strict=False)
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A JSON value in a text.
+    """A JSON value in a text."""
 
-    Args:
-        value: The value, repaired where it was broken; `None` where it cannot be.
-        end: The position after it.
-        is_open: Whether its end is missing.
-    """
-
-    value: Any
+    value: Any  # repaired where it was broken; `None` where it cannot be
     end: int
-    is_open: bool = False
+    is_open: bool = False  # its end is missing
 
 
 def _value_at(text: str, start: int) -> _Value:
@@ -402,8 +379,8 @@ def _is_whole_inside(text: str, closers: str) -> bool:
     """Return whether only wrappers of calls are open: all arguments have come to their end."""
     if "?" in closers or not text.rstrip().endswith(("}", "]")):
         return False
-    found = list(islice(_ARGUMENTS_BEGIN.finditer(text), _MOST_CALLS))
-    return bool(found) and not any(_extent(text, each.end())[1] for each in found)
+    matches = list(islice(_ARGUMENTS_BEGIN.finditer(text), _MOST_CALLS))
+    return bool(matches) and not any(_extent(text, each.end())[1] for each in matches)
 
 
 def _repaired(text: str) -> Any:
@@ -436,13 +413,13 @@ def _values(text: str) -> Iterator[tuple[int, _Value]]:
     """Yield the objects in a text, and the arrays of them, with their positions."""
     at = 0
     for _ in range(_MOST_CALLS):
-        found = _VALUE_START.search(text, at)
-        if found is None:
+        match = _VALUE_START.search(text, at)
+        if match is None:
             return
-        value = _value_at(text, found.start())
-        if not _is_quoted(text, found.start()):
-            yield found.start(), value
-        at = max(value.end, found.end())
+        value = _value_at(text, match.start())
+        if not _is_quoted(text, match.start()):
+            yield match.start(), value
+        at = max(value.end, match.end())
 
 
 def _spans_of_values(text: str) -> list[tuple[int, int]]:
@@ -564,15 +541,10 @@ _CLOSED = re.compile(r"(?:[}\])]|</\w+>)\Z")
 
 @dataclass(slots=True)
 class _Reading:
-    """State of reading a text.
-
-    Args:
-        tools: The names of the tools, where they are known.
-        is_cut: Whether the model was stopped in the middle.
-    """
+    """State of reading a text."""
 
     tools: frozenset[str] | None
-    is_cut: bool
+    is_cut: bool  # the model was stopped in the middle
     thoughts: list[str] = field(default_factory=list)
     calls: list[ParsedCall] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
@@ -657,13 +629,13 @@ class _Reading:
 
     def _before_made_up(self, text: str) -> str:
         """Return the text up to a result that the model has made up, in tags."""
-        found = _MADE_UP.search(text)
-        if found is None:
+        match = _MADE_UP.search(text)
+        if match is None:
             return text
-        if not text[: found.start()].strip():
+        if not text[: match.start()].strip():
             self.problems.append(say("agent_own_observation"))
         self.is_cut = False
-        return text[: found.start()].strip()
+        return text[: match.start()].strip()
 
     # Tags
 
@@ -774,14 +746,14 @@ class _Reading:
             self._named_action(text, given)
 
     def _named_action(self, text: str, given: str | None) -> None:
-        found = _NAME.match(text.lstrip(_QUOTES))
-        name = "" if found is None else found[0].rstrip(".:,*_`") or found[0]
+        match = _NAME.match(text.lstrip(_QUOTES))
+        name = "" if match is None else match[0].rstrip(".:,*_`") or match[0]
         after = text.lstrip(_QUOTES)[len(name) :]
         first = re.split(r"[\n(\[{]", _bare(text), maxsplit=1)[0].strip()
         if _FINISH.fullmatch(first) and not self._is_known(name):
             self._finish(first, _bare(text)[len(first) :] if given is None else given)
             return
-        if found is None:
+        if match is None:
             self.problems.append(say("agent_call_unnamed"))
         elif given is not None:
             self._call(name, given)
@@ -941,12 +913,12 @@ class _Reading:
                 self._finish_or_add(name, arguments)
 
     def _broken_python(self, code: str, *, strict: bool) -> None:
-        found = _NAME.search(code)
-        if found is None or (strict and not self._is_known(found[0])):
+        match = _NAME.search(code)
+        if match is None or (strict and not self._is_known(match[0])):
             return
         is_open = code.count("(") > code.count(")")
         key = "agent_call_cut" if is_open else "agent_call_unreadable"
-        self.problems.append(say(key, tool=found[0]))
+        self.problems.append(say(key, tool=match[0]))
 
     def _is_python_call(self, name: str, code: str) -> bool:
         """Return whether a call in the form of Python is meant, and not code as an answer."""

@@ -30,15 +30,10 @@ _LISTS = ("tasks", "plan", "steps")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedTask:
-    """A task of a plan.
-
-    Args:
-        title: What is to be done.
-        tools: The tools it takes, one for each call.
-    """
+    """A task of a plan."""
 
     title: str
-    tools: Sequence[str] = ()
+    tools: Sequence[str] = ()  # one for each call
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -123,22 +123,15 @@ _LONGEST_SAID = 300
 class AgentLimits:
     """The bounds of a run.
 
-    Args:
-        max_iterations: How often the model is asked.
-        max_calls_per_turn: How many calls of one turn run; those beyond are refused.
-        max_tokens: How many tokens all answers together may take; `None` for any number.
-        max_corrections: How often running the model may write what cannot be read.
-        max_calls: How many calls may run in all; those beyond are refused.
-
     Raises:
         ValueError: A bound is below 1.
     """
 
     max_iterations: int = 10
-    max_calls_per_turn: int = 8
-    max_tokens: int | None = None
-    max_corrections: int = 3
-    max_calls: int | None = None
+    max_calls_per_turn: int = 8  # those beyond are refused
+    max_tokens: int | None = None  # of all answers together
+    max_corrections: int = 3  # how often running the model may write what cannot be read
+    max_calls: int | None = None  # in all; those beyond are refused
 
     def __post_init__(self) -> None:
         bounds = (self.max_iterations, self.max_calls_per_turn, self.max_corrections)
@@ -280,18 +273,20 @@ class ReActAgent(Stage):
                 about, and what a model is told that is to ask it.
             within: The budget of larger work that this is a part of.
         """
-        tell = on_step or _ignore
-        async with _Run(self, session, on_chunk, on_question, within) as run:
-            await run.begin(task, history)
-            while (asked := await run.ask()) is not None:
-                for step in asked.steps:
-                    tell(step)
-                turn = await run.act(asked)
-                tell(TurnEnded(turn))
-                await run.conclude(asked, turn)
-        assert run.result is not None
-        tell(run.result)
-        return run.result
+        steps = self.steps(
+            task,
+            session=session,
+            history=history,
+            on_chunk=on_chunk,
+            on_question=on_question,
+            within=within,
+        )
+        async with aclosing(steps):
+            async for step in steps:
+                if on_step is not None:
+                    on_step(step)
+        assert isinstance(step, AgentResult)
+        return step
 
     async def steps(
         self,
@@ -303,18 +298,7 @@ class ReActAgent(Stage):
         on_question: OnQuestion | None = None,
         within: Budget | None = None,
     ) -> AsyncGenerator[Step]:
-        """Work on a task, and yield each step; the last is the result.
-
-        Args:
-            task: What is to be done.
-            session: The session of its calls; by default that of the call in which this runs, else
-                a new one.
-            history: The conversation before, without instructions.
-            on_chunk: Called with each piece of the model's answers as it comes.
-            on_question: Called with each question of a call that no channel asks: what it is
-                about, and what a model is told that is to ask it.
-            within: The budget of larger work that this is a part of.
-        """
+        """Work on a task as `run` does, and yield each step; the last is the result."""
         async with _Run(self, session, on_chunk, on_question, within) as run:
             await run.begin(task, history)
             while (asked := await run.ask()) is not None:
@@ -338,10 +322,6 @@ class ReActAgent(Stage):
         await self.runtime.__aexit__(*error)
 
 
-def _ignore(step: Step) -> None:
-    """Do nothing with a step."""
-
-
 class _ReadAnswer(NamedTuple):
     """An answer of the model, and the steps that are read in it."""
 
@@ -357,12 +337,8 @@ class _ReadAnswer(NamedTuple):
 class _Run:
     """A run of an agent.
 
-    Args:
-        agent: The agent.
-        session: The session of its calls; by default a new one.
-        on_chunk: Called with each piece of the model's answers.
-        on_question: Called with each question that no channel asks.
-        within: The budget of larger work that this is a part of.
+    `on_question` is called with each question that no channel asks; `within` is the budget of
+    larger work that this is a part of.
     """
 
     def __init__(
@@ -592,8 +568,8 @@ class _Run:
             return result
         last = made[-1]
         text = say("agent_code_corrected", error=result.message or "-", code=last.code)
-        said = join(self._wording.reword(text), last.result.message)
-        return replace(last.result, message=said)
+        message = join(self._wording.reword(text), last.result.message)
+        return replace(last.result, message=message)
 
     # Asking the model
 
@@ -952,10 +928,7 @@ _MESSAGES = {
 class _LateResults:
     """The results of calls that wait for a person's approval: an agent has the time to wait.
 
-    Args:
-        desk: The questions of the session.
-        id_prefix: How the ids of the run's calls begin.
-        on_question: Called with each question of these calls that no channel asks.
+    `on_question` is called with each question of these calls that no channel asks.
     """
 
     def __init__(self, desk: Approvals, id_prefix: str, on_question: OnQuestion | None) -> None:

@@ -54,14 +54,7 @@ class Reflection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Correction:
-    """Code that failed, as it was corrected and run again.
-
-    Args:
-        call_id: The call whose code failed.
-        code: The corrected code.
-        result: Its result.
-        usage: The tokens that the correction has taken.
-    """
+    """Code that failed, as it was corrected and run again."""
 
     call_id: str
     code: str

@@ -60,10 +60,7 @@ class ShortTermMemory:
 class Window:
     """The part of a growing conversation that its model sees.
 
-    Args:
-        memory: How long it may be.
-        model: What sums up, unless the memory names another.
-        history: How many messages there were before the task.
+    `model` sums up, unless the memory names another; `history` messages were there before the task.
     """
 
     def __init__(self, memory: ShortTermMemory, model: Model, *, history: int = 0) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.texts import say
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.approvals.request import Decision
+    from leonidas_tools.mcp.features.ongoing_calls import OngoingCall
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.rules.subject import Subject
 
@@ -37,26 +38,6 @@ class Inquiry:
     """Subject that rules may allow or deny without asking; `None` if they may not."""
 
 
-class PausedCall(Protocol):
-    """A call that has asked a question and resumes with the answer."""
-
-    on_gone: Callable[[], None] | None
-    """Called when the answer is no longer needed."""
-
-    @property
-    def inquiry(self) -> Inquiry:
-        """Return the question."""
-        ...
-
-    def answer(self, decision: Decision, why_not: str) -> None:
-        """Deliver the answer; `why_not` is the reason code of a denial."""
-        ...
-
-    def abort(self) -> None:
-        """End the call: its result is no longer needed."""
-        ...
-
-
 class CallPausedError(ToolError):
     """Raised by a tool whose call cannot continue before a person answers.
 
@@ -66,7 +47,7 @@ class CallPausedError(ToolError):
 
     status = "pending_approval"
 
-    def __init__(self, paused: PausedCall) -> None:
+    def __init__(self, paused: OngoingCall) -> None:
         super().__init__(say("needs_answer"), reason_code="asks_a_person")
         self.paused = paused
 
@@ -75,13 +56,13 @@ class PausedCalls:
     """The paused calls of a session that are about to resume, by the number of the new call."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, PausedCall] = {}
+        self._calls: dict[int, OngoingCall] = {}
 
-    def put(self, number: int, paused: PausedCall) -> None:
+    def put(self, number: int, paused: OngoingCall) -> None:
         """Let the call of this number resume a paused one."""
         self._calls[number] = paused
 
-    def take(self, number: int) -> PausedCall | None:
+    def take(self, number: int) -> OngoingCall | None:
         """Remove and return the paused call that the call of this number resumes, if any."""
         return self._calls.pop(number, None)
 

@@ -15,7 +15,7 @@ from leonidas_tools.approvals.choices import (
     is_yes,
     properties_of,
 )
-from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
+from leonidas_tools.approvals.inquiry import PausedCalls
 from leonidas_tools.approvals.lexicon import Meaning
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.spoken import SpokenCheck
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.transcript import Exchange, Utterance
     from leonidas_tools.approvals.untrusted import Foreign
     from leonidas_tools.calls.call import ToolCall, ToolResult
+    from leonidas_tools.mcp.features.ongoing_calls import OngoingCall
     from leonidas_tools.rules.rule import Rule
     from leonidas_tools.runtime.executor import Executor
 
@@ -90,7 +91,7 @@ class Question:
     """Set while the call itself waits: receives the decision, and a reason code for a denial."""
     timer: asyncio.TimerHandle | None = None
     """Closes the question at its deadline."""
-    paused: PausedCall | None = None
+    paused: OngoingCall | None = None
     """The started call that asks, to be resumed with the answer; `None` for an approval."""
     opening_position: int = field(init=False)
     """The transcript position at which the question was opened; unlike `position` it stays."""

@@ -61,9 +61,7 @@ _OK, _NO_RESULTS = ResultStatus.OK, ResultStatus.NO_RESULTS  # looking them up i
 def known_status(status: str, *more: str) -> str:
     """Return the status of that name, if there is one.
 
-    Args:
-        status: The status, or its name in a text.
-        more: Other words that stand for a status here.
+    `more` has other words that stand for a status here.
 
     Raises:
         ToolValidationError: There is no such status; the error lists the known ones.
@@ -270,8 +268,8 @@ class ToolSession:
         text = f"the session {self.id!r} has no {name!r}, and {missing}: "
         similar = [type(each) for each in self._values.values() if kind in type(each).__mro__]
         if similar:
-            said = f"its {similar[0].__name__!r} is one, so put it with session.put(value, {name})"
-            return text + said
+            kin = similar[0].__name__
+            return f"{text}its {kin!r} is one, so put it with session.put(value, {name})"
         value = f"value, {name}" if _is_abstract(kind) else f"{name}(...)"
         return text + f"call session.put({value}) before the first call that needs it"
 
@@ -415,9 +413,6 @@ def comparable(value: Any) -> Any:
     Null counts as left out, and a whole number as an integer, since a server may write the same
     call in either form.
 
-    Args:
-        value: Arguments, or a part of them; plain JSON.
-
     Raises:
         RecursionError: They are nested too deep.
 
@@ -451,9 +446,7 @@ def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
 
     Each value and each name counts its text and 64 bytes, so that their number is bounded too.
 
-    Args:
-        arguments: Those of a call, also nested too deep, or in a circle.
-        max_bytes: How long they may be.
+    They may also be nested too deep, or in a circle.
 
     Example:
         >>> are_too_large({"seats": [1, 2]}, 261), are_too_large({"seats": [1, 2]}, 260)
@@ -480,9 +473,6 @@ def gist_of(arguments: Mapping[str, Any]) -> int:
     """Return a number that differs for most different arguments, at a bounded cost.
 
     It covers the first values, the beginning and the end of long texts, and all lengths.
-
-    Args:
-        arguments: Those of a call, however large.
 
     Example:
         >>> gist_of({"seats": [1, 2]}) == gist_of({"seats": [1, 3]})
@@ -549,12 +539,7 @@ def _inside(value: Any) -> Iterator[Any]:
 
 
 def too_large(name: str, max_bytes: int) -> ToolResult:
-    """Return the answer to a call whose arguments are too large; it does not run.
-
-    Args:
-        name: The tool.
-        max_bytes: How long the arguments may be.
-    """
+    """Return the answer to a call whose arguments are too large; it does not run."""
     return ToolResult(
         status=ResultStatus.INVALID_ARGUMENT,
         message=say("arguments_too_large", tool=name, bytes=max_bytes),
@@ -592,9 +577,7 @@ def name_called(text: str, *, longest: int = _LONGEST_NAME) -> str:
 
     A digest keeps apart what is cut.
 
-    Args:
-        text: The name or id.
-        longest: How long it may be, at least 65 characters.
+    `longest` is at least 65 characters.
 
     Example:
         >>> name_called("get_weather"), len(name_called("x" * 1_000_000))

@@ -103,12 +103,6 @@ class Invocation:
 
     Whatever the tool does to its task (cancel it, raise `SystemExit`, refuse to be cancelled),
     `on_end` is called once, and no task that waits for the call is touched.
-
-    Args:
-        call: The call.
-        run: What to run.
-        on_end: Called once with the result.
-        sinks: Who hears of what happens.
     """
 
     __slots__ = (
@@ -275,11 +269,7 @@ class Invocation:
             self._begin(self._late(self.take_back))
 
     def stop_for(self, decision: str) -> asyncio.Future[ToolResult]:
-        """Stop the call because a person has decided so; it is answered, and its work is stopped.
-
-        Returns:
-            What the call is answered.
-        """
+        """Answer the call because a person has decided so, and stop its work."""
         if self._answer is not None:
             return self._answer
         loop = asyncio.get_running_loop()
@@ -388,8 +378,8 @@ class Invocation:
     def _in_words(self, result: ToolResult) -> ToolResult:
         """Return the result with what could not be undone, in the words of the settings."""
         if self.left_over:
-            said = say("left_over", count=self.left_over)
-            result = replace(result, message=join(result.message, said))
+            message = say("left_over", count=self.left_over)
+            result = replace(result, message=join(result.message, message))
         return result if self.wording is None else result.reworded(self.wording)
 
     def _failed(self, error: BaseException) -> ToolResult:

@@ -18,9 +18,6 @@ _logger = visible_logger(__name__)
 class Listeners(Generic[P]):
     """Calls every subscribed listener; what a listener raises is logged and stops nothing.
 
-    Args:
-        subject: The subject of the changes, for the log.
-
     Example:
         >>> listeners, heard = Listeners[str]("tools"), []
         >>> unsubscribe = listeners.subscribe(heard.append)

@@ -42,9 +42,6 @@ class LoopWatch:
 
     An async tool that blocks cannot be stopped, since the loop itself is blocked; but it can be
     named while it does, which nothing on the loop could do.
-
-    Args:
-        is_busy: Returns whether calls are running; only then the thread watches.
     """
 
     def __init__(self, is_busy: Callable[[], bool]) -> None:

@@ -9,15 +9,10 @@ _VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
-    """The address of a real server; false if there is none.
-
-    Args:
-        api_key: The key of the Gemini API.
-        vertex: Whether to go to Vertex AI, by what the environment says.
-    """
+    """The address of a real server; false if there is none."""
 
     api_key: str | None
-    vertex: bool
+    vertex: bool  # to Vertex AI, by what the environment says
 
     def __bool__(self) -> bool:
         return self.vertex or self.api_key is not None

@@ -6,7 +6,7 @@ import os
 from concurrent.futures import CancelledError
 from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import typer
@@ -110,7 +110,7 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
             "--memory is for an agent that leads fragments: give --fragments FOLDER too. Without "
             "them, leave it out: the toolbox 'memory' in the settings gives any agent a memory"
         )
-    shown: _AgentDisplay = _AgentJsonLines() if json_lines else _AgentLines()
+    shown: _Shown = _AgentJsonLines() if json_lines else _AgentLines()
     with nullcontext() if export is None else _appended(export) as exported:
         all_ok = asyncio.run(
             _work(task, config or default_config(), chosen, options, shown, exported)
@@ -229,7 +229,7 @@ async def _work(
     config: Path,
     model: "Model",
     options: "Mapping[str, Any]",
-    shown: "_AgentDisplay",
+    shown: "_Shown",
     exported: "TextIO | None",
 ) -> bool:
     """Work on the task, or on those that are typed; return whether all have an answer."""
@@ -276,7 +276,7 @@ async def _tasks(task: str | None, typed: "_Typed | None") -> "AsyncIterator[str
         yield line
 
 
-def _follow(tools: "ToolRuntime", session: "ToolSession", shown: "_AgentDisplay") -> None:
+def _follow(tools: "ToolRuntime", session: "ToolSession", shown: "_Shown") -> None:
     from leonidas_tools.cli.tools import show_progress
     from leonidas_tools.session.tasks import TaskList
 
@@ -321,23 +321,7 @@ def _channel(typed: _Typed | None) -> "Channel":
     return TerminalChannel(read=typed.read, discard=typed.discard)
 
 
-class _AgentDisplay(Protocol):
-    """Shows what an agent does.
-
-    Attributes:
-        registry: The tools, which know what is secret in their arguments.
-    """
-
-    registry: "ToolRegistry | None"
-
-    def step(self, step: "OrchestratorStep") -> None:
-        """Show a step."""
-
-    def plan(self, kind: "EventKind", data: "Mapping[str, Any]", /) -> None:
-        """Show a change of the plan."""
-
-    def end(self, result: "AgentResult") -> None:
-        """Show how a task has ended."""
+_Shown: TypeAlias = "_AgentLines | _AgentJsonLines"
 
 
 class _AgentLines:

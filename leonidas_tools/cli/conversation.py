@@ -48,19 +48,12 @@ _MIME_TYPE = f"audio/pcm;rate={MICROPHONE_HERTZ}"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Company:
-    """The parts of a conversation besides the model.
-
-    Args:
-        tools: Answers the calls.
-        display: Shows what happens.
-        voice: Microphone and speaker, where present.
-        typed: The typed lines; `None` where they are not read.
-    """
+    """The parts of a conversation besides the model."""
 
     tools: AdvancedToolProcessor
     display: Display
     voice: ChosenVoice
-    typed: TypedLines | None = None
+    typed: TypedLines | None = None  # `None` where lines are not read
 
 
 def live_config() -> types.LiveConnectConfig:
@@ -96,11 +89,8 @@ class TerminalConversation:
     ) -> None:
         """Run the conversation to its end, over however many connections.
 
-        Args:
-            live: The model.
-            until: Ends the user's side when it returns; says how many seconds all else may then
-                take, if that is limited.
-            settle_seconds: How long the model may then take for its last words.
+        `until` ends the user's side when it returns, and says how many seconds all else may then
+        take, if that is limited; the model has `settle_seconds` for its last words.
         """
         agent = self._agent(live, settle_seconds)
         limit = asyncio.timeout(None)

@@ -13,20 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Generation:
-    """One generation of models.
-
-    Args:
-        profile: The name of its profile.
-        model: A model of it.
-        server: What the simulator calls it; `None` for a plain server.
-        scenario: The scenario that shows what is particular to it.
-        vertex: Whether it is reached through Vertex AI.
-    """
+    """One generation of models."""
 
     profile: str
     model: str
-    server: str | None
-    scenario: str
+    server: str | None  # what the simulator calls it; `None` for a plain server
+    scenario: str  # shows what is particular to it
     vertex: bool = False
 
 
@@ -83,10 +75,6 @@ def check_profile(name: str) -> None:
 def model_of(profile: str | None, *, vertex: bool) -> str:
     """Return the model to talk to where none is named.
 
-    Args:
-        profile: The name of a profile.
-        vertex: Whether to talk to it through Vertex AI.
-
     Raises:
         ConfigurationError: No model is known for that profile.
 
@@ -116,9 +104,7 @@ def scenarios_of(profile: str) -> list[str]:
 def generation_for(scenario: Scenario, profile: str | None) -> Generation:
     """Return the simulated model generation of a scenario.
 
-    Args:
-        scenario: The scenario; the generation it is written for has the last word.
-        profile: The profile that was asked for.
+    The generation that a scenario is written for has the last word.
 
     Raises:
         ConfigurationError: The scenario or the profile is of no known generation.

@@ -60,10 +60,6 @@ class Happening:
 class HappeningListener:
     """Turns parts into happenings; words become sentences.
 
-    Args:
-        clock: Tells the time in seconds.
-        declared: The names of the tools that are declared now.
-
     Example:
         >>> from genai_processors.content_api import ProcessorPart
         >>> listener = HappeningListener(lambda: 0.0)

@@ -69,8 +69,8 @@ def _answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: 
         file = Path(url.database or "")
         if not file.exists():
             if place:
-                said = f"The store {str(file)!r} does not exist: correct the path"
-                raise ConfigurationError(said, key=key)
+                message = f"The store {str(file)!r} does not exist: correct the path"
+                raise ConfigurationError(message, key=key)
             todo = (
                 "run a session with these settings first"
                 if kept is not None and kept.enabled
@@ -276,14 +276,7 @@ def interrupted(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SessionRecords:
-    """The stored records of one session.
-
-    Args:
-        calls: Its calls, the first one first.
-        approvals: What was asked in it, the first one first.
-        tasks: Its task list.
-        results: Its results that were too long for the model, the first one first.
-    """
+    """The stored records of one session."""
 
     calls: "Sequence[Execution]"
     approvals: "Sequence[Approval]"
@@ -361,8 +354,8 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     options = [each.value for each in Decision]
     if decision is not None and decision not in options:
-        said = f"--decision {decision!r} is not known: choose one of {', '.join(options)}"
-        raise typer.BadParameter(said)
+        message = f"--decision {decision!r} is not known: choose one of {', '.join(options)}"
+        raise typer.BadParameter(message)
 
     async def asked(store: "Store") -> "list[Approval]":
         return await store.approvals.find(
@@ -484,8 +477,8 @@ def _moment(text: str | None, option: str) -> float | None:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        said = f"{option} {text!r} is neither a duration nor a date: write 2h or 2026-11-22"
-        raise typer.BadParameter(said) from None
+        message = f"{option} {text!r} is neither a duration nor a date: write 2h or 2026-11-22"
+        raise typer.BadParameter(message) from None
 
 
 def _show_calls(found: "Sequence[Execution]", *, as_json: bool) -> None:

@@ -84,12 +84,6 @@ def configs_for(scenarios: Collection[Path]) -> list[Path]:
 def no_such(kind: str, name: str, near: Collection[str], next_step: str) -> str:
     """Return a message for a name that does not exist.
 
-    Args:
-        kind: What the name should be of, such as `tool`.
-        name: The wrong name.
-        near: The closest names, best first.
-        next_step: What to do, as a clause.
-
     Example:
         >>> no_such("tool", "rol_dice", ["roll_dice"], TOOLS)
         "There is no tool 'rol_dice': did you mean 'roll_dice'? `leonidas tools list` lists them"
@@ -110,8 +104,7 @@ def lines_of(config: Path) -> Mapping[str, int]:
 def find_scenario(name: str) -> Path:
     """Return the file of a scenario.
 
-    Args:
-        name: A path, or the name of a file in `config/scenarios` without its ending.
+    `name` is a path, or the name of a file in `config/scenarios` without its ending.
 
     Raises:
         ConfigurationError: There is no such scenario.

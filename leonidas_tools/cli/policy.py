@@ -136,8 +136,8 @@ def _valid(name: str, validator: "ArgumentValidator", given: dict[str, Any]) -> 
     try:
         return validator(given)
     except ToolValidationError as error:
-        said = f"The arguments do not fit {name!r}: {error} See `leonidas tools show {name}`"
-        raise ConfigurationError(said) from None
+        message = f"The arguments do not fit {name!r}: {error} See `leonidas tools show {name}`"
+        raise ConfigurationError(message) from None
 
 
 def _rules(tools: "ToolRuntime", name: str) -> "ToolRules":

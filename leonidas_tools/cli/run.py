@@ -95,22 +95,13 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Played:
-    """The scenario that the simulator plays.
-
-    Args:
-        files: The scenarios.
-        config: The settings to play them with; by default those beside each.
-        profile: The profile of those that name no generation.
-        speed: How fast.
-        has_access: Whether a real session could have been had.
-        console: Whether the console is served beside it.
-    """
+    """The scenario that the simulator plays."""
 
     files: list[Path]
-    config: Path | None
-    profile: str | None
+    config: Path | None  # by default the settings beside each
+    profile: str | None  # of those that name no generation
     speed: float
-    has_access: bool
+    has_access: bool  # a real session could have been had
     console: bool
 
 
@@ -120,8 +111,8 @@ def _found(name: str, *, voice: bool | None) -> Path:
     except ConfigurationError as error:
         if voice is None:
             raise
-        said = f"{error} (--voice and --no-voice take no value: {name!r} is read as a scenario)"
-        raise ConfigurationError(said) from None
+        message = f"{error} (--voice and --no-voice take no value: {name!r} is read as a scenario)"
+        raise ConfigurationError(message) from None
 
 
 def _no_model_for(model: str, has_access: bool) -> str:

@@ -213,8 +213,8 @@ def _announce(address: str) -> None:
     from leonidas_tools.cli import terminal
     from leonidas_tools.gateway.app import CONVERSATION
 
-    said = f"Serving conversations at {address.replace('http', 'ws', 1)}{CONVERSATION}"
-    terminal.messages().print(said, soft_wrap=True)
+    message = f"Serving conversations at {address.replace('http', 'ws', 1)}{CONVERSATION}"
+    terminal.messages().print(message, soft_wrap=True)
 
 
 async def _serve(  # noqa: PLR0913, PLR0917 - what the options say

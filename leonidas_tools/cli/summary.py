@@ -18,21 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToldOutcome:
-    """An outcome sent as conversation text, because the connection of its call was lost.
-
-    Args:
-        id: The id of the call.
-        name: The function.
-        status: The status of the answer.
-        connection: The connection it was told on.
-        at: When, by the monotonic clock, in seconds.
-    """
+    """An outcome sent as conversation text, because the connection of its call was lost."""
 
     id: str
     name: str
     status: str
     connection: int
-    at: float
+    at: float  # by the monotonic clock, in seconds
 
     def is_of(self, record: CallRecord) -> bool:
         """Return whether it is the outcome of that call; a repeated id has its own ending."""
@@ -49,11 +41,11 @@ def told_outcomes(texts: Iterable[ReceivedText]) -> list[ToldOutcome]:
 def _told_in(text: ReceivedText) -> Iterator[ToldOutcome]:
     for line in text.text.splitlines():
         with suppress(ValueError, TypeError, KeyError):
-            told = json.loads(line)
+            data = json.loads(line)
             yield ToldOutcome(
-                id=str(told["id"]),
-                name=str(told["name"]),
-                status=str(told["response"].get("status", "answered")),
+                id=str(data["id"]),
+                name=str(data["name"]),
+                status=str(data["response"].get("status", "answered")),
                 connection=text.connection,
                 at=text.at,
             )
@@ -61,45 +53,27 @@ def _told_in(text: ReceivedText) -> Iterator[ToldOutcome]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallSummary:
-    """One call and its outcome.
-
-    Args:
-        id: Its id.
-        tool: The name that was called.
-        status: The status of its answer, or `cancelled`, `unanswered`, or `repeated` if the model
-            made the call again after a reconnect.
-        seconds: The time from the call to its answer or cancellation.
-        answers: The number of answers that ended it.
-        ok: Whether it was answered exactly once, or cancelled and not answered.
-        survived: Whether it outlived the connection it was made on.
-    """
+    """One call and its outcome."""
 
     id: str | None
     tool: str
+    # also `cancelled`, `unanswered`, or `repeated` if made again after a reconnect
     status: str = "unanswered"
     seconds: float | None = None
-    answers: int = 0
-    ok: bool = False
-    survived: bool = False
+    answers: int = 0  # that ended it
+    ok: bool = False  # answered exactly once, or cancelled and not answered
+    survived: bool = False  # outlived the connection it was made on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """The summary of a session.
-
-    Args:
-        calls: Every call.
-        problems: The problems, one sentence each.
-        interrupted: Whether the user ended it early.
-        connections: The number of connections.
-        violations: The number of protocol violations; 0 where the server does not count them.
-    """
+    """The summary of a session."""
 
     calls: Sequence[CallSummary]
-    problems: Sequence[str] = ()
-    interrupted: bool = False
+    problems: Sequence[str] = ()  # a sentence each
+    interrupted: bool = False  # the user ended it early
     connections: int = 1
-    violations: int = 0
+    violations: int = 0  # of the protocol; 0 where the server does not count them
 
     @property
     def ok(self) -> bool:

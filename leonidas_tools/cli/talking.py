@@ -35,11 +35,7 @@ async def gemini_agent(
 ) -> AsyncIterator[Processor]:
     """Yield an agent that is Gemini Live with these tools.
 
-    Args:
-        tools: The tools.
-        model: The name of a live model.
-        profile: The name of a profile; by default the one for the model's name.
-        api_key: The key of the Gemini API; `None` for Vertex AI.
+    `api_key` is `None` for Vertex AI.
     """
     from leonidas_tools.cli.with_gemini import gemini_model
 

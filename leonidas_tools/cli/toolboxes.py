@@ -22,21 +22,13 @@ _MOST_BYTES = 1_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Listed:
-    """A toolbox that the settings may name.
-
-    Args:
-        name: Its name.
-        source: Where it comes from: `built-in`, `installed` or a file.
-        state: Whether it can be loaded, or what keeps it from that.
-        toolbox: What was found; `None` where it was not imported.
-        tools: Its tools, as the settings make them, or their defaults.
-    """
+    """A toolbox that the settings may name."""
 
     name: str
-    source: str
-    state: str
-    toolbox: "Toolbox | None" = None
-    tools: "Sequence[AnyTool]" = ()
+    source: str  # `built-in`, `installed` or a file
+    state: str  # that it can be loaded, or what keeps it from that
+    toolbox: "Toolbox | None" = None  # `None` where it was not imported
+    tools: "Sequence[AnyTool]" = ()  # as the settings make them, or their defaults
 
     def to_json(self) -> dict[str, Any]:
         return {

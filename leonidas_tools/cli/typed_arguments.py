@@ -16,8 +16,8 @@ def typed_arguments(words: list[str]) -> dict[str, Any]:
         try:
             parsed: dict[str, Any] = json.loads(words[0])
         except ValueError as error:
-            said = f"{words[0]!r} is not JSON ({error}): correct it, or write name=value"
-            raise typer.BadParameter(said) from None
+            message = f"{words[0]!r} is not JSON ({error}): correct it, or write name=value"
+            raise typer.BadParameter(message) from None
         return parsed
     pairs = [word.partition("=") for word in words]
     for key, equals, _ in pairs:

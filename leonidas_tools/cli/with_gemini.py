@@ -26,11 +26,7 @@ async def with_gemini(
 ) -> summary.Summary:
     """Talks to Gemini Live; what is typed or heard by the microphone is what the user says.
 
-    Args:
-        company: What the conversation has besides the model.
-        model: The name of a live model.
-        profile: The name of a profile; by default the one for the model's name.
-        api_key: The key of the Gemini API; `None` for Vertex AI, as the environment has it.
+    `api_key` is `None` for Vertex AI, as the environment has it.
 
     Raises:
         ConfigurationError: The environment does not say how to reach Vertex AI.
@@ -60,11 +56,7 @@ def gemini_model(
 ) -> GeminiLiveProcessor:
     """Return the live model with these tools.
 
-    Args:
-        tools: The tools.
-        model: The name of a live model.
-        profile: The name of a profile; by default the one for the model's name.
-        api_key: The key of the Gemini API; `None` for Vertex AI, as the environment has it.
+    `api_key` is `None` for Vertex AI, as the environment has it.
 
     Raises:
         ConfigurationError: The environment does not say how to reach Vertex AI.

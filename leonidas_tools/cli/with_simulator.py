@@ -30,13 +30,8 @@ async def with_simulator(
 ) -> summary.Summary:
     """Play a scenario, over all its connections.
 
-    Args:
-        company: What the conversation has besides the model. What is typed is read where the
-            scenario waits for text; where it waits for sound and there is no microphone, it is
-            given silence.
-        scenario: What the simulated model does.
-        generation: Which models' server plays it.
-        speed: 1 plays pauses as written, 2 twice as fast.
+    What is typed is read where the scenario waits for text; where it waits for sound and there is
+    no microphone, it is given silence. At a `speed` of 2, pauses are half as long.
     """
     company = _present(company, scenario)
     conversation = TerminalConversation(company)

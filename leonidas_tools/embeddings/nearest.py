@@ -29,9 +29,6 @@ class Nearest:
 
     The signs of a vector's parts, less those of the mean, are compared first: 48 bytes for 384
     dimensions. The best 400 are then compared exactly.
-
-    Args:
-        dimensions: How long the vectors are.
     """
 
     def __init__(self, dimensions: int) -> None:

@@ -14,24 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineLimits:
-    """The limits of a call.
-
-    Args:
-        once: Whether the effect must not happen twice.
-        room: The length that the JSON of the result may have.
-        seconds: How long one attempt may take.
-        retries: How often a failed attempt is repeated, where that is safe.
-        delay_seconds: The wait before the first retry.
-        backoff: By how much each further wait is longer.
-        longest_delay_seconds: No wait is longer.
-    """
+    """The limits of a call."""
 
     once: bool
-    room: int
+    room: int  # for the JSON of the result
     seconds: float
-    retries: int = 0
+    retries: int = 0  # where that is safe
     delay_seconds: float = 0.1
-    backoff: float = 2.0
+    backoff: float = 2.0  # by how much each further wait is longer
     longest_delay_seconds: float = 10.0
 
 
@@ -114,16 +104,11 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RayPlace:
-    """The place of a Ray cluster.
+    """The place of a Ray cluster."""
 
-    Args:
-        address: The address, such as `auto` or `10.0.0.1:6379`; by default that of the environment
-            (`RAY_ADDRESS`).
-        connect_seconds: How long a call waits for the connection.
-    """
-
+    # such as `auto` or `10.0.0.1:6379`; by default that of `RAY_ADDRESS`
     address: str | None = None
-    connect_seconds: float = 15.0
+    connect_seconds: float = 15.0  # how long a call waits for the connection
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,19 +117,11 @@ class TemporalPlace:
 
     What is not said here comes from the variables and the file of the Temporal command line, such
     as `TEMPORAL_ADDRESS` and `TEMPORAL_API_KEY`.
-
-    Args:
-        address: The host and port of the server.
-        namespace: The namespace of the workflows.
-        task_queue: The task queue of the workers.
-        connect_seconds: How long the server may take to answer.
-        begin_seconds: How long a call may wait for a worker.
-        heartbeat_seconds: How long a worker may be silent until it counts as dead.
     """
 
     address: str | None = None
     namespace: str | None = None
     task_queue: str = "leonidas"
-    connect_seconds: float = 3.0
-    begin_seconds: float = 10.0
-    heartbeat_seconds: float = 10.0
+    connect_seconds: float = 3.0  # how long the server may take to answer
+    begin_seconds: float = 10.0  # how long a call may wait for a worker
+    heartbeat_seconds: float = 10.0  # how long a worker may be silent until it counts as dead

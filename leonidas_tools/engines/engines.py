@@ -20,17 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An engine in the table.
+    """An engine in the table."""
 
-    Args:
-        name: The module and name of its class, which is made with its place.
-        package: What has to be installed for it.
-        is_durable: Whether its calls outlive this process; such an engine also repeats them.
-    """
-
-    name: str
-    package: str
-    is_durable: bool = False
+    name: str  # the module and name of its class, which is made with its place
+    package: str  # what has to be installed for it
+    is_durable: bool = False  # its calls outlive this process; such an engine also repeats them
 
 
 ENGINES: Mapping[str, Entry] = MappingProxyType(
@@ -50,11 +44,7 @@ def is_durable(runs_on: str) -> bool:
 
 
 class Engines:
-    """The engines of a runtime, each loaded when it is first needed.
-
-    Args:
-        places: The place of each engine, by its name in the table.
-    """
+    """The engines of a runtime, each loaded when it is first needed."""
 
     def __init__(self, places: Mapping[str, object]) -> None:
         self._places = places

@@ -105,8 +105,8 @@ class RayEngine:
                 elif kind == "unloadable":
                     why = " at ".join(str(each) for each in what if each)
                     problem = say("not_portable_import", error=why)
-                    said = say("not_portable", problem=problem)
-                    raise ToolError(said, reason_code="not_portable")
+                    message = say("not_portable", problem=problem)
+                    raise ToolError(message, reason_code="not_portable")
                 elif kind in ("lost", "over", "ended"):
                     raise TaskLostError(str(what[0]) if what else "the driver has ended")
 
@@ -153,10 +153,10 @@ def _lost(work: Work) -> ToolError:
     """Return the error of a call whose task has ended without an outcome."""
     tool = work.call.name
     if work.limits.once:
-        said = say("ray_lost_unknown", tool=tool)
-        return ToolError(said, status="unknown_outcome", reason_code="ray_lost")
-    said = say("ray_lost", tool=tool)
-    return ToolError(said, status="unavailable", retryable=True, reason_code="ray_lost")
+        message = say("ray_lost_unknown", tool=tool)
+        return ToolError(message, status="unknown_outcome", reason_code="ray_lost")
+    message = say("ray_lost", tool=tool)
+    return ToolError(message, status="unavailable", retryable=True, reason_code="ray_lost")
 
 
 @dataclass(slots=True)

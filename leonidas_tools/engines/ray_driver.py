@@ -34,36 +34,20 @@ _LONGEST_PROGRESS_BYTES = 1 << 20
 
 
 class RayTask(NamedTuple):
-    """A call of a tool's function, as it is sent to the cluster.
-
-    Args:
-        target: How the function is found.
-        pickled: The arguments.
-        tool: The name of the tool.
-        room: How long the JSON of the result may be.
-        context: The parameter that takes a context, if there is one.
-        parameters: What the context has of the settings.
-        collect: Whether the result of a generator is the list of all that it yields.
-        main: The main script, where the function is defined in it.
-    """
+    """A call of a tool's function, as it is sent to the cluster."""
 
     target: Any
     pickled: bytes
     tool: str
-    room: int
-    context: str | None
-    parameters: Mapping[str, Any]
+    room: int  # for the JSON of the result
+    context: str | None  # the parameter that takes a context
+    parameters: Mapping[str, Any]  # what the context has of the settings
     collect: bool
-    main: Any
+    main: Any  # the main script, where the function is defined in it
 
 
 class RemoteContext:
-    """The `ToolContext` of a tool on another machine.
-
-    Args:
-        parameters: The tool's `custom_parameters` from the settings.
-        tell: Takes each report of progress.
-    """
+    """The `ToolContext` of a tool on another machine."""
 
     cancelled = False
     """A task that is cancelled is ended, and sees nothing of it."""

@@ -354,7 +354,7 @@ def _no_worker(tool: str, task_queue: str) -> RetryableError:
 def _lost(asked: there.TemporalCall) -> ToolError:
     """Return the error for a call whose outcome is unknown."""
     if asked.once:
-        said = say("worker_died_unknown", tool=asked.tool)
-        return ToolError(said, status="unknown_outcome", reason_code="worker_died")
-    said = say("worker_died", tool=asked.tool)
-    return ToolError(said, status="unavailable", retryable=True, reason_code="worker_died")
+        message = say("worker_died_unknown", tool=asked.tool)
+        return ToolError(message, status="unknown_outcome", reason_code="worker_died")
+    message = say("worker_died", tool=asked.tool)
+    return ToolError(message, status="unavailable", retryable=True, reason_code="worker_died")

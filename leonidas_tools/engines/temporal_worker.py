@@ -48,37 +48,19 @@ _LONGEST_PAUSE = timedelta(seconds=1)
 
 @dataclass(frozen=True, kw_only=True)
 class TemporalCall:
-    """A call as a workflow has it.
-
-    Args:
-        tool: The tool's own name.
-        arguments: By parameter name.
-        id: The id of the call.
-        session: The id of its session.
-        user: Who speaks in the session.
-        gist: Identifies the tool, its arguments and the user.
-        once: Whether the effect must not happen twice.
-        room: The length that the JSON of the result may have.
-        seconds: How long one attempt may take.
-        begin_seconds: How long an attempt may wait for a worker.
-        heartbeat_seconds: How long a worker may be silent until it counts as dead.
-        retries: How often a failed attempt is repeated, where that is safe.
-        delay_seconds: The wait before the first retry.
-        backoff: By how much each further wait is longer.
-        longest_delay_seconds: No wait is longer.
-    """
+    """A call as a workflow has it."""
 
     tool: str
     arguments: dict[str, Any]
     id: str
     session: str
     user: str | None
-    gist: str
+    gist: str  # identifies the tool, its arguments and the user
     once: bool
-    room: int
+    room: int  # for the JSON of the result
     seconds: float
-    begin_seconds: float
-    heartbeat_seconds: float
+    begin_seconds: float  # how long an attempt may wait for a worker
+    heartbeat_seconds: float  # how long a worker may be silent until it counts as dead
     retries: int = 0
     delay_seconds: float = 0.1
     backoff: float = 2.0

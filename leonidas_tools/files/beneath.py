@@ -46,11 +46,7 @@ class OutsideError(OSError):
 
 
 class NotRegularError(OSError):
-    """Raised when there is something else than a regular file.
-
-    Args:
-        kind: What is there, such as `FIFO`.
-    """
+    """Raised when there is something else than a regular file."""
 
     def __init__(self, kind: str, path: str) -> None:
         super().__init__(errno.EINVAL, f"it is a {kind}, not a regular file", path)
@@ -99,10 +95,10 @@ def open_regular(folder: int, path: str) -> int:
     """
     place = open_beneath(folder, path, _PATH_ONLY)
     try:
-        found = os.fstat(place)
-        if not stat.S_ISREG(found.st_mode):
-            raise NotRegularError(kind_of(found), path)
-        if found.st_dev in _kernel_devices():
+        status = os.fstat(place)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotRegularError(kind_of(status), path)
+        if status.st_dev in _kernel_devices():
             raise NotRegularError("file of the kernel", path)
         return os.open(f"/proc/self/fd/{place}", _READ)  # that very file, whatever the path is now
     finally:
@@ -154,11 +150,7 @@ def write_whole(folder: int, name: str, content: bytes, mode: int | None = None)
 
     A link of that name is replaced, and what it points to stays.
 
-    Args:
-        folder: The open folder.
-        name: The name in it.
-        content: The bytes.
-        mode: The permissions; by default those of any new file.
+    `mode` is by default that of any new file.
 
     Raises:
         OSError: It cannot be written; what was there before still is.
@@ -174,7 +166,7 @@ def write_whole(folder: int, name: str, content: bytes, mode: int | None = None)
             while rest:
                 rest = rest[os.write(handle, rest) :]
             os.fsync(handle)
-            found = os.fstat(handle)
+            status = os.fstat(handle)
         finally:
             os.close(handle)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -182,7 +174,7 @@ def write_whole(folder: int, name: str, content: bytes, mode: int | None = None)
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
-    return found
+    return status
 
 
 @functools.cache

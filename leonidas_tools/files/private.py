@@ -22,8 +22,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 class PrivateFile:
     """A small file of the user's own, written all at once.
 
-    Args:
-        path: Where it is; its folder is made with the first write.
+    Its folder is made with the first write.
 
     Example:
         >>> import tempfile
@@ -41,10 +40,10 @@ class PrivateFile:
     def stamp(self) -> tuple[int, int, int] | None:
         """Return another one once the file has been replaced; `None` where it is missing."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def read(self) -> str | None:
         """Return the content; `None` if the file is missing.

@@ -40,10 +40,6 @@ _WORDS = (
 def yaml_fault(error: Any, text: str) -> tuple[str, int | None]:
     r"""Return what is wrong with a text that is not YAML, and its line, counted from 1.
 
-    Args:
-        error: The `yaml.YAMLError` of either parser.
-        text: The text.
-
     Example:
         >>> import yaml
         >>> text = "tools:\n  search: {timeout: ${WAIT}}\n"

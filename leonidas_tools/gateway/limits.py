@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from leonidas_tools.calls.last_minute import MINUTE_SECONDS, LastMinute
 from leonidas_tools.errors import StoreError
 from leonidas_tools.gateway.closing import BUSY, CloseError
 from leonidas_tools.redaction.visible import visible_logger
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-_WINDOW_SECONDS = 60.0
 _STORE_SECONDS = 10.0
 _AT_ONCE = "Too many conversations of this user: end one"
 _IN_A_MINUTE = "Too many conversations in a minute: wait"
@@ -63,7 +63,7 @@ class Admission:
         self._limits = limits
         self._store = store
         self._now: Counter[str] = Counter()
-        self._starts: dict[str, deque[float]] = {}
+        self._starts: dict[str, LastMinute] = {}
 
     @property
     def conversations(self) -> int:
@@ -116,21 +116,13 @@ class Admission:
         return start.id
 
     def _check(self, user: str) -> None:
-        limits, starts = self._limits, self._recent(user)
+        limits, now = self._limits, time.monotonic()
+        since = now - MINUTE_SECONDS
+        self._starts = {name: at for name, at in self._starts.items() if at and at[-1] > since}
         if self.conversations >= limits.conversations:
             raise CloseError(BUSY, "limit", "Too many conversations: try again later")
         if self._now[user] >= limits.conversations_per_user:
             raise CloseError(BUSY, "user_limit", _AT_ONCE)
-        if len(starts) >= limits.starts_per_user_minute:
+        starts = self._starts.setdefault(user, LastMinute())
+        if not starts.admits(limits.starts_per_user_minute, now):
             raise CloseError(BUSY, "user_limit", _IN_A_MINUTE)
-        starts.append(time.monotonic())
-
-    def _recent(self, user: str) -> deque[float]:
-        """Return when the user began conversations in the last minute; forget older ones of all."""
-        since = time.monotonic() - _WINDOW_SECONDS
-        for each in [name for name, at in self._starts.items() if not at or at[-1] <= since]:
-            del self._starts[each]
-        starts = self._starts.setdefault(user, deque())
-        while starts and starts[0] <= since:
-            starts.popleft()
-        return starts

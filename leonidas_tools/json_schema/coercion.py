@@ -29,8 +29,7 @@ _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 def coerce(document: Document, value: Any) -> Any:
     """Make of a value what a schema wants, where it can mean nothing else.
 
-    Returns:
-        The value, or a copy of it with the coerced parts; not checked yet.
+    What is coerced is a copy, and not checked yet.
     """
     return _Coercion(document).coerced("#", document.schema, value, 0)
 
@@ -63,8 +62,8 @@ class _Coercion:
         self, pointer: str, schema: Mapping[str, Any], value: Any
     ) -> list[tuple[str, Any]]:
         """Return the schemas that hold for the same value beside this one."""
-        found = self._document.target(schema.get("$ref"))
-        applied = [found] if found else []
+        target = self._document.target(schema.get("$ref"))
+        applied = [target] if target else []
         for index, inner in enumerate(schema.get("allOf", ())):
             applied.append((child(pointer, "allOf", index), inner))
         if "if" in schema:
@@ -80,8 +79,8 @@ class _Coercion:
         validator = self._is_valid.get(pointer)
         if validator is None:
             return False
-        found = self._document.target(pointer)
-        self._steps += 1 if found is None else self._document.checks(found[1])
+        target = self._document.target(pointer)
+        self._steps += 1 if target is None else self._document.checks(target[1])
         return self._steps <= MAX_STEPS and validator.is_valid(value)
 
     def _chosen(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:

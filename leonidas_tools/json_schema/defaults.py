@@ -45,8 +45,8 @@ class _FillCompiler:
         return self._made[id(schema)]
 
     def _fills(self, schema: Mapping[str, Any]) -> list[Fill | None]:
-        found = self._document.target(schema.get("$ref"))
-        parts = [found[1]] if found else []
+        target = self._document.target(schema.get("$ref"))
+        parts = [target[1]] if target else []
         parts.extend(schema.get("allOf", ()))
         return [self._properties(schema), self._items(schema), *(self.fill(part) for part in parts)]
 

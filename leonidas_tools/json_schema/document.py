@@ -32,10 +32,6 @@ _GOES_DEEP: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "uniqueIt
 class Document:
     """One schema with the documents it may refer to.
 
-    Args:
-        schema: The schema.
-        documents: What it may refer to, by URI.
-
     Raises:
         SchemaError: The schema is too deep or too large to be checked safely.
     """
@@ -154,9 +150,9 @@ class Document:
         for keyword in ("dependentSchemas", "dependencies"):
             if isinstance(schema.get(keyword), dict):
                 yield from schema[keyword].values()
-        found = self.target(schema.get("$ref"))
-        if found is not None:
-            yield found[1]
+        target = self.target(schema.get("$ref"))
+        if target is not None:
+            yield target[1]
 
     def target(self, reference: Any) -> tuple[str, Any] | None:
         """Return the pointer and the schema that a reference inside this document leads to."""

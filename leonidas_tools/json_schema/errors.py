@@ -32,19 +32,12 @@ _NAME_WORK: Final = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One schema that applies to one value.
+    """One schema that applies to one value."""
 
-    Args:
-        pointer: The JSON pointer of the schema in its document.
-        schema: The schema.
-        value: The value.
-        path: The path of the value in the arguments.
-    """
-
-    pointer: str
+    pointer: str  # of the schema in its document
     schema: Any
     value: Any
-    path: PathKeys = ()
+    path: PathKeys = ()  # of the value in the arguments
 
 
 def errors_in(
@@ -52,9 +45,8 @@ def errors_in(
 ) -> tuple[PathKeys, list[jsonschema_rs.ValidationError]]:
     """Return the errors of a value that is not valid, and where the part they are about stands.
 
-    Returns:
-        The path that the errors' own paths go on from, and the errors; none where all that can be
-        told is the path.
+    The errors' own paths go on from the path; there are none where all that can be told is the
+    path.
     """
     check = Check(pointer="#", schema=document.schema, value=value)
     while _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) > MAX_CHECKS:
@@ -123,9 +115,9 @@ def _parts(document: Document, check: Check) -> Iterator[Check]:
     schema = check.schema
     if not isinstance(schema, dict):
         return
-    found = document.target(schema.get("$ref"))
-    if found is not None:
-        yield Check(pointer=found[0], schema=found[1], value=check.value, path=check.path)
+    target = document.target(schema.get("$ref"))
+    if target is not None:
+        yield Check(pointer=target[0], schema=target[1], value=check.value, path=check.path)
     yield from _listed(check, "allOf")
     if isinstance(check.value, dict):
         yield from _properties(check)

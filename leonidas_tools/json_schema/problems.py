@@ -103,8 +103,8 @@ def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> Sc
 
 def _wrong_type(path: PathKeys, value: Any, types: Sequence[str]) -> SchemaProblem:
     names = _either(say(f"type_{name}") for name in types)
-    said = say("argument_type", types=names, value=value_text(value))
-    return SchemaProblem(path=path, reason=said, code="wrong_type")
+    message = say("argument_type", types=names, value=value_text(value))
+    return SchemaProblem(path=path, reason=message, code="wrong_type")
 
 
 def _either(options: Iterable[str]) -> str:

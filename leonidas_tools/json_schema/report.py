@@ -26,23 +26,14 @@ PathKeys = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchemaProblem:
-    """One thing that is wrong.
+    """One thing that is wrong."""
 
-    Args:
-        path: Where: keys and indices from the arguments down.
-        reason: What, as the end of a sentence that begins with the path.
-        code: One of the `reason_code` words.
-        options: What would have been accepted, the closest first.
-        hint: What to do about it.
-        cause: The exception behind it, for the log.
-    """
-
-    path: PathKeys
-    reason: str
-    code: str = "invalid_argument"
-    options: Sequence[Any] | None = None
+    path: PathKeys  # keys and indices from the arguments down
+    reason: str  # the end of a sentence that begins with the path
+    code: str = "invalid_argument"  # one of the `reason_code` words
+    options: Sequence[Any] | None = None  # what would have been accepted, the closest first
     hint: str | None = None
-    cause: BaseException | None = None
+    cause: BaseException | None = None  # for the log
 
 
 def path_text(path: Iterable[str | int]) -> str:

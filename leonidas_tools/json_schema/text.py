@@ -43,8 +43,8 @@ def read_json(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         problem = f"{error.msg[0].lower()}{error.msg[1:]}"
-        said = say("json_syntax", problem=problem, line=error.lineno, column=error.colno)
-        raise NotJsonError(said) from None
+        message = say("json_syntax", problem=problem, line=error.lineno, column=error.colno)
+        raise NotJsonError(message) from None
     except RecursionError:
         raise NotJsonError(say("json_too_deep")) from None
     except NotJsonError:

@@ -28,47 +28,26 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, slots=True)
 class LiveCall:
-    """One call that the model has made.
+    """One call that the model has made."""
 
-    Args:
-        id: What tools and listener know it by.
-        wire_id: What the server knows it by; `None` where it gave no id.
-        name: The function.
-        args: Its arguments.
-        connection: The connection that asked, or asked once more.
-        blocking: Whether the model waits for the answer.
-        turn: The user's turn in which it was made.
-        begun: Whether the server was given an interim answer.
-        answer: Its final answer, kept until the model surely has it.
-        delivered: The number of the message that carried the answer.
-        confirmed: Whether that message has surely arrived.
-        heard_before: How often the user had been heard when the answer was sent.
-        settled: Whether there is nothing more to do about it.
-        alone: Whether its answer is to go in a message of its own.
-        deliveries: How often the answer was sent.
-        refusals: How often it may have been the reason why the server has ended a connection.
-        replaced: Whether its answer was replaced, because it could not be sent.
-        earlier: The ids of the calls of earlier connections that had its wire id.
-    """
-
-    id: str
-    wire_id: str | None
+    id: str  # what tools and listener know it by
+    wire_id: str | None  # what the server knows it by; `None` where it gave no id
     name: str
     args: Mapping[str, Any]
-    connection: int
-    blocking: bool
-    turn: int
-    begun: bool = False
-    answer: ProcessorPart | None = None
-    delivered: int | None = None
-    confirmed: bool = False
-    heard_before: int = -1
-    settled: bool = False
-    alone: bool = False
-    deliveries: int = 0
-    refusals: int = 0
-    replaced: bool = False
-    earlier: tuple[str, ...] = ()
+    connection: int  # that asked, or asked once more
+    blocking: bool  # the model waits for the answer
+    turn: int  # the user's turn in which it was made
+    begun: bool = False  # the server was given an interim answer
+    answer: ProcessorPart | None = None  # kept until the model surely has it
+    delivered: int | None = None  # the number of the message that carried the answer
+    confirmed: bool = False  # that message has surely arrived
+    heard_before: int = -1  # how often the user had been heard when the answer was sent
+    settled: bool = False  # there is nothing more to do about it
+    alone: bool = False  # its answer is to go in a message of its own
+    deliveries: int = 0  # how often the answer was sent
+    refusals: int = 0  # how often it may have been why the server has ended a connection
+    replaced: bool = False  # its answer was replaced, because it could not be sent
+    earlier: tuple[str, ...] = ()  # ids of the calls of earlier connections with its wire id
 
     @property
     def open(self) -> bool:

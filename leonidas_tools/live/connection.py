@@ -190,8 +190,8 @@ async def connect(
         async with asyncio.timeout(_CONNECT_SECONDS):
             session = await connecting.__aenter__()
     except TimeoutError:
-        said = f"the server has not answered the setup within {_CONNECT_SECONDS:g} s"
-        raise TimeoutError(said) from None
+        message = f"the server has not answered the setup within {_CONNECT_SECONDS:g} s"
+        raise TimeoutError(message) from None
     try:
         yield Connection(session)
     finally:

@@ -46,9 +46,8 @@ class DeadAir:
 
     Made and used on one event loop, whose one timer it holds while a filler may come.
 
-    Args:
-        fill: Called with the id of the call and its filler; it returns at once. What it raises is
-            logged.
+    `fill` is called with the id of the call and its filler, and returns at once; what it raises is
+    logged.
 
     Example:
         >>> async def search_for_three_seconds() -> None:
@@ -133,10 +132,8 @@ class DeadAir:
 class SilenceFiller:
     """Watches a session for dead air.
 
-    Args:
-        runtime: Runs the calls, and says when to fill; `None` if the tools have no runtime.
-        show: Given a status part for the listener: a `tool_progress` with `filler`.
-        say: Given an interim answer, which has the model say the sentence.
+    `runtime` is `None` if the tools have none. `show` is given a status part for the listener, a
+    `tool_progress` with `filler`; `say` an interim answer, which has the model say the sentence.
     """
 
     def __init__(
@@ -182,8 +179,8 @@ class SilenceFiller:
         name = self._names[call_id]
         self._show(_shown(call_id, name, filler))
         if filler.sentence is not None:
-            said = wording_of(self._runtime).text("filler", sentence=filler.sentence)
-            self._say(_interim_answer(call_id, name, said))
+            message = wording_of(self._runtime).text("filler", sentence=filler.sentence)
+            self._say(_interim_answer(call_id, name, message))
 
 
 def _shown(call_id: str, name: str, filler: Filler) -> StatusPart:

@@ -38,8 +38,7 @@ class InputBuffer:
     is noticed only after a while, and what was said meanwhile went nowhere. It is kept for three
     seconds where the server is slow to confirm, else for as long as it may wait.
 
-    Args:
-        held_seconds: How much sound and video may wait.
+    Sound and video may wait for `held_seconds`.
     """
 
     def __init__(self, held_seconds: float) -> None:

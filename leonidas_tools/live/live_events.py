@@ -65,11 +65,7 @@ class _SpokenTurn:
 
 
 class _SpokenTurns:
-    """Tells of each turn when it begins and when it ends.
-
-    Args:
-        tell: Receives the fields of each `speech` event.
-    """
+    """Tells of each turn when it begins and when it ends."""
 
     def __init__(self, tell: Callable[..., None]) -> None:
         self._tell = tell
@@ -133,12 +129,7 @@ def _seconds(part: ProcessorPart) -> float:
 
 
 class LiveEvents:
-    """Tells those who follow the tools' events what becomes of a live session.
-
-    Args:
-        runtime: Runs the calls, and has followers; `None` if the tools have no runtime.
-        session: The session.
-    """
+    """Tells those who follow the tools' events what becomes of a live session."""
 
     def __init__(self, runtime: ToolRuntime | None, session: ToolSession) -> None:
         self._stream = None if runtime is None else runtime.events

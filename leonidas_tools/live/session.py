@@ -297,11 +297,7 @@ def _with_id(part: ProcessorPart, identifier: str | None) -> ProcessorPart:
 
 
 class _TranscriptRecorder:
-    """Record what the user says or types, and what the model says.
-
-    Args:
-        session: Its `Transcript` is written.
-    """
+    """Record what the user says or types, and what the model says."""
 
     def __init__(self, session: ToolSession) -> None:
         self._transcript = session.get(Transcript)

@@ -81,17 +81,11 @@ class FixedTools:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """The part of the setup that may differ between connections of a conversation.
-
-    Args:
-        tools: The declarations.
-        voice: The name of the voice; `None` for the configured one.
-        handle: Resumes a session; `None` begins a new one.
-    """
+    """The part of the setup that may differ between connections of a conversation."""
 
     tools: Sequence[types.Tool] = ()
-    voice: str | None = None
-    handle: str | None = None
+    voice: str | None = None  # `None` for the configured one
+    handle: str | None = None  # resumes a session; `None` begins a new one
 
     def config(
         self, base: types.LiveConnectConfig, tools: Sequence[Any]

@@ -34,17 +34,14 @@ _MARGIN_SECONDS = 0.5
 class Renewal:
     """The reasons for another connection.
 
-    Args:
-        since: When one was first wished for, for other tools or another voice; 0 where it is not.
-        deadline: By when the server ends this one, as far as it has said so.
-
     Example:
         >>> Renewal().wanted, Renewal().wished(3.0).wanted, Renewal().announced_for(9.0).deadline
         (False, True, 8.5)
     """
 
+    # when one was first wished for, for other tools or another voice; 0 where it is not
     since: float = 0.0
-    deadline: float | None = None
+    deadline: float | None = None  # by when the server ends this one, as far as it has said so
 
     def wished(self, now: float) -> Renewal:
         """Return this with the wish for another connection."""
@@ -128,29 +125,19 @@ class TurnState:
 
 @dataclass(kw_only=True, slots=True)
 class LiveState:
-    """The state that what is heard changes, and what is sent depends on.
-
-    Args:
-        profile: How the model behaves.
-        adaptation: What declarations and answers become for it.
-        source: What declares the tools.
-        session: The conversation that they are declared in.
-        inputs: What the user says.
-        gate_seconds: How long the microphone may be held back while the model waits for a tool.
-        own_tools: Tools of the user's configuration, which are declared besides.
-        other_tools: Those of them that only Google's client can declare, when it connects.
-        needs_ids: Whether an answer must have an id, also where the server gave none.
-    """
+    """The state that what is heard changes, and what is sent depends on."""
 
     profile: ModelProfile
-    adaptation: Adaptation
+    adaptation: Adaptation  # what declarations and answers become for the model
     source: DeclaresTools
     inputs: InputBuffer
+    # how long the microphone may be held back while the model waits for a tool
     gate_seconds: float | None
-    own_tools: Sequence[types.Tool] = ()
+    own_tools: Sequence[types.Tool] = ()  # of the user's configuration, which are declared besides
+    # those of them that only Google's client can declare, when it connects
     other_tools: Sequence[Any] = ()
-    needs_ids: bool = True
-    session: ToolSession | None = None
+    needs_ids: bool = True  # an answer must have an id, also where the server gave none
+    session: ToolSession | None = None  # the conversation that the tools are declared in
     book: CallTracker = field(init=False)
     out: ListenerQueue = field(default_factory=ListenerQueue)
     turn: TurnState = field(default_factory=TurnState)

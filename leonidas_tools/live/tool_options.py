@@ -30,16 +30,10 @@ _UNKNOWN_MEDIAN_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filler:
-    """The latency-masking phrase of a tool, and when it is spoken.
+    """The latency-masking phrase of a tool, and when it is spoken."""
 
-    Args:
-        after_seconds: How long the silence may last.
-        sentence: For the model to say, where it does not wait for the tool; with `None` only the
-            listener gets an event.
-    """
-
-    after_seconds: float
-    sentence: str | None = None
+    after_seconds: float  # of silence
+    sentence: str | None = None  # with `None`, only the listener gets an event
 
 
 def filler_for(tools: ToolRuntime, declared_name: str) -> Filler | None:

@@ -33,9 +33,6 @@ async def log_in(
 ) -> Literal["logged in", "was logged in", "not asked"]:
     """Connect once, and have the person log in if the server asks for it.
 
-    Returns:
-        What came of it.
-
     Raises:
         ConfigurationError: The server has no `auth`, cannot be reached, or refused the login.
     """
@@ -69,8 +66,7 @@ async def log_in(
 async def log_out(name: str, settings: MCPServerSettings) -> bool:
     """Forget a server's tokens, and have them revoked where its authorization server offers that.
 
-    Returns:
-        Whether there were any.
+    Return whether there were any.
 
     Raises:
         ConfigurationError: The server has no `auth`.

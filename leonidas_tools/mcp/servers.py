@@ -34,11 +34,8 @@ class MCPServers:
     Inside `async with` the servers run; it may be entered many times, and the last to leave stops
     them. Nothing here waits for a server, and none can fail it.
 
-    Args:
-        registry: Where the tools are registered.
-        servers: Settings by server name.
-        asks: Answers what the servers ask.
-        tell: Called with the name and the data of what a person should hear of.
+    `asks` answers what the servers ask; `tell` is called with the name and the data of what a
+    person should hear of.
 
     Example:
         >>> from leonidas_tools.tools.registry import ToolRegistry

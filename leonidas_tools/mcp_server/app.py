@@ -136,10 +136,6 @@ class SessionLimit:
 
     Before that, the session is ended that has been silent longest, if no request of it is being
     answered: its client is told so with its next request, and opens another one.
-
-    Args:
-        app: Answers the requests of sessions.
-        most: How many sessions it has at most.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:

@@ -42,12 +42,6 @@ class ServedCall:
 
     A request waits for it; in the newer protocol that may be a second one, which brings what the
     person has answered.
-
-    Args:
-        context: The request.
-        name: The tool, as the client calls it.
-        arguments: Its arguments.
-        session: The session it belongs to.
     """
 
     def __init__(

@@ -106,10 +106,7 @@ class HTTPAccess:
 class AccessGuard:
     """An ASGI app before another: refuses clients without permission, and bounds every wait.
 
-    Args:
-        app: The app.
-        access: Who may.
-        public: Returns whether a path needs no token.
+    `public` returns whether a path needs no token.
     """
 
     def __init__(

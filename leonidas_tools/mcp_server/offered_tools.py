@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +9,7 @@ from mcp_types import Tool, ToolAnnotations
 
 from leonidas_tools.redaction import without_presets
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.declared import ChangeSubscription
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools import exports
 from leonidas_tools.tools.tool import ToolCategory, ToolEffect
@@ -33,9 +32,7 @@ class OfferedTools:
     Built-in tools that act on the voice agent itself (`think`, `set_speech_rate`) are offered only
     where a pattern fits; the tool that confirms by voice never is: there is no speech here.
 
-    Args:
-        tools: The registered tools.
-        patterns: Names, or patterns such as `get_*`, of those that are offered; all by default.
+    `patterns` are names, or patterns such as `get_*`; all tools by default.
     """
 
     def __init__(self, tools: ToolRuntime, patterns: Sequence[str] = ()) -> None:
@@ -59,10 +56,10 @@ class OfferedTools:
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call back once for all changes of one turn of the event loop that runs now.
 
-        Returns:
-            A function that ends it.
+        Return a function that ends it.
         """
-        return _OfferSubscription(self, self._tools, listener).end
+        sources = (self._tools.registry.on_change, self._tools.settings.on_change)
+        return ChangeSubscription(self.listed, listener, sources).end
 
     def _fits(self, tool: AnyTool) -> bool:
         if tool.metadata.answers_questions:
@@ -89,40 +86,3 @@ def _annotations(effect: ToolEffect) -> ToolAnnotations:
     if effect is ToolEffect.READ:
         return ToolAnnotations(read_only_hint=True)
     return ToolAnnotations(read_only_hint=False, idempotent_hint=effect is ToolEffect.IDEMPOTENT)
-
-
-class _OfferSubscription:
-    """Tells one listener, on its event loop, that what is offered has become different."""
-
-    def __init__(
-        self, offers: OfferedTools, tools: ToolRuntime, listener: Callable[[], None]
-    ) -> None:
-        self._offered = offers
-        self._listener = listener
-        self._loop = asyncio.get_running_loop()
-        self._told = offers.listed()
-        self._stirred = False
-        self._sources = [
-            tools.registry.on_change(self._stir),
-            tools.settings.on_change(self._stir),
-        ]
-
-    def end(self) -> None:
-        """Tell nothing more."""
-        while self._sources:
-            self._sources.pop()()
-
-    def _stir(self, *_: object) -> None:
-        """Has a look in a later turn of the loop, once for all that happens until then."""
-        if not self._stirred:
-            self._stirred = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed: no client is left
-                self._loop.call_soon_threadsafe(self._look)
-
-    def _look(self) -> None:
-        self._stirred = False
-        if not self._sources:
-            return
-        told, self._told = self._told, self._offered.listed()
-        if told != self._told:
-            self._listener()

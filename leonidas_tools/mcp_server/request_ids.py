@@ -82,8 +82,8 @@ class UnansweredRequests:
 
 def id_in_use(identifier: RequestId) -> JSONRPCError:
     """Return the answer to a request whose id is in use."""
-    said = ErrorData(code=INVALID_REQUEST, message="Another request with this id is not answered.")
-    return JSONRPCError(jsonrpc="2.0", id=identifier, error=said)
+    error = ErrorData(code=INVALID_REQUEST, message="Another request with this id is not answered.")
+    return JSONRPCError(jsonrpc="2.0", id=identifier, error=error)
 
 
 class RequestCheck:
@@ -93,8 +93,7 @@ class RequestCheck:
     the transport of the older protocol would send both answers to the last of them. An id is in use
     until its request is answered, even if the client has gone.
 
-    Args:
-        app: Answers the requests of sessions. It is given a whole body at once.
+    The app is given a whole body at once.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -45,10 +45,8 @@ _LONGEST_NAME = 100
 class ToolServer:
     """Answers MCP clients with the tools of a processor, inside `async with`.
 
-    Args:
-        tools: The tools with their policies.
-        patterns: Names, or patterns such as `get_*`, of the tools that are offered.
-        most_sessions: How many programs over HTTP are told apart in the newer protocol.
+    `patterns` are names, or patterns such as `get_*`. `most_sessions` programs over HTTP are told
+    apart in the newer protocol.
     """
 
     def __init__(
@@ -145,13 +143,13 @@ class ToolServer:
         )
         self._tools.executor.settle(told, self._tools.executor.unknown(told))
         like = closest(call.name, (tool.name for tool in self._offered.listed()), limit=1)
-        said = join(
+        message = join(
             say("mcp_serve_unknown_tool", tool=call.name[:_LONGEST_NAME]),
             say("mcp_serve_closest_tool", closest=like[0]) if like else None,
             between="",
         )
         wording = self._tools.settings.current.wording or AS_IT_IS
-        return MCPError(mcp_types.INVALID_PARAMS, wording.reword(said) or said)
+        return MCPError(mcp_types.INVALID_PARAMS, wording.reword(message) or message)
 
     async def _ask(self, request: ApprovalRequest) -> Decision:
         """Ask the person behind the client that has made the call."""

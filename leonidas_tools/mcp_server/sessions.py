@@ -32,11 +32,9 @@ class Sessions:
     protocol knows no sessions over HTTP: there, what comes from one address and one program, by
     the name it gives, counts as one.
 
-    Args:
-        channel: Asks the person behind a client.
-        tell: Called when a session has found tools that are to be listed from then on.
-        most: How many programs over HTTP are remembered; of more, the one that was silent longest
-            starts a new session.
+    `tell` is called when a session has found tools that are to be listed from then on. `most`
+    programs over HTTP are remembered; of more, the one that was silent longest starts a new
+    session.
     """
 
     def __init__(self, channel: Channel, tell: Callable[[], None], most: int) -> None:

@@ -155,8 +155,8 @@ def _refusal(line: bytes) -> JSONRPCError | None:
         identifier = None
     elif isinstance(identifier, str):
         identifier = utf8_text(identifier)
-    said = ErrorData(code=PARSE_ERROR, message="The message cannot be read as JSON-RPC.")
-    return JSONRPCError(jsonrpc="2.0", id=identifier, error=said)
+    error = ErrorData(code=PARSE_ERROR, message="The message cannot be read as JSON-RPC.")
+    return JSONRPCError(jsonrpc="2.0", id=identifier, error=error)
 
 
 def _id_or_none(digits: str) -> int | None:

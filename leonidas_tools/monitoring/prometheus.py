@@ -119,8 +119,8 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
     request_queue_size = _MOST_CONNECTIONS
 
     def __init__(self, host: str, port: int) -> None:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        self.address_family, *_, address = found[0]
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family, *_, address = infos[0]
         self._open: dict[socket.socket, float] = {}  # with its start, the oldest first
         self._lock = threading.Lock()
         self._places = threading.Semaphore(2 * _MOST_CONNECTIONS)

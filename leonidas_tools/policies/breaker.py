@@ -49,19 +49,13 @@ _CLOSED = BreakerState.CLOSED
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BreakerLimits:
-    """The limits of a circuit breaker.
+    """The limits of a circuit breaker."""
 
-    Args:
-        error_rate: The share of failed calls, from 0 to 1, at which it is.
-        window_seconds: How long a call counts; of more than a thousand, the last thousand do.
-        min_calls: How many calls there must be before the share says anything.
-        open_seconds: How long it is left alone.
-    """
-
-    error_rate: float = 0.5
+    error_rate: float = 0.5  # the share of failed calls, from 0 to 1, at which it opens
+    # how long a call counts; of more than a thousand, the last thousand do
     window_seconds: float = 60.0
-    min_calls: int = 10
-    open_seconds: float = 30.0
+    min_calls: int = 10  # before the share says anything
+    open_seconds: float = 30.0  # how long the tool is left alone
 
 
 class Breaker:
@@ -165,9 +159,6 @@ class CircuitBreaker:
 
     What fails, runs out of time or is unavailable counts against it; what the model has done wrong
     and what was cancelled do not.
-
-    Args:
-        breaker: What decides.
     """
 
     breaker: Breaker

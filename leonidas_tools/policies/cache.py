@@ -83,12 +83,7 @@ class CacheEntry(NamedTuple):
 
 
 class ResultCache:
-    """Results of reads, bounded in number and in size; those longest unused go first.
-
-    Args:
-        max_entries: How many are kept.
-        max_bytes: How long they may be together, as JSON.
-    """
+    """Results of reads, bounded in number and in size; those longest unused go first."""
 
     def __init__(self, *, max_entries: int = 1000, max_bytes: int = 10_000_000) -> None:
         self.max_entries = max_entries
@@ -110,8 +105,7 @@ class ResultCache:
     ) -> int:
         """Forget results, so that the next such call runs, also in processes that share them.
 
-        Returns:
-            How many were forgotten in this process.
+        Return how many were forgotten in this process.
         """
         if self.stored is not None:
             self.stored.forget(tool, arguments)
@@ -206,12 +200,7 @@ class ResultCache:
 
 
 class Flight:
-    """One running call that several may wait for.
-
-    Args:
-        arguments: Those of the call.
-        maker: Who runs it.
-    """
+    """One running call that several may wait for."""
 
     __slots__ = ("_ended", "_waiting", "arguments", "maker")
 
@@ -353,9 +342,6 @@ class StoredCache(Cache):
 
     What must not be written, since it is secret in part or too long, is kept in this process. So
     the store has the only copy of all else, and what is invalidated in one process is so in all.
-
-    Args:
-        stored: Where results are kept.
     """
 
     stored: CachedResults

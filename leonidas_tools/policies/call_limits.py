@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.last_minute import MINUTE_SECONDS, LastMinute
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.policies.base import answered
 from leonidas_tools.results.texts import say
@@ -20,23 +20,14 @@ if TYPE_CHECKING:
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.settings.effective import EffectiveOptions
 
-_MINUTE_SECONDS = 60.0
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MostCalls:
-    """The largest number of calls; `None` for no limit.
+    """The largest number of calls; `None` for no limit."""
 
-    Args:
-        tool: The tool they are of; all together for `None`.
-        per_turn: How many for each time the user speaks.
-        per_minute: How many in any sixty seconds.
-        per_session: How many in all.
-    """
-
-    tool: str | None = None
-    per_turn: int | None = None
-    per_minute: int | None = None
+    tool: str | None = None  # `None` for all tools together
+    per_turn: int | None = None  # each time the user speaks
+    per_minute: int | None = None  # in any sixty seconds
     per_session: int | None = None
 
     @property
@@ -54,7 +45,7 @@ class _Count:
         self._in_session = 0
         self._in_turn = 0
         self._turn = 0
-        self._times: deque[float] = deque()
+        self._times = LastMinute()
 
     def take(self, most: MostCalls, turn: int, now: float) -> ToolResult | None:
         """Count one more, or say why that is too many."""
@@ -64,14 +55,9 @@ class _Count:
             return _limited(most, most.per_session, "session")
         if most.per_turn is not None and self._in_turn >= most.per_turn:
             return _limited(most, most.per_turn, "turn")
-        if most.per_minute is not None:
-            times_made = self._times
-            while times_made and now - times_made[0] >= _MINUTE_SECONDS:
-                times_made.popleft()
-            if len(times_made) >= most.per_minute:
-                wait = math.ceil(times_made[-most.per_minute] + _MINUTE_SECONDS - now)
-                return _limited(most, most.per_minute, "minute", wait)
-            times_made.append(now)
+        if most.per_minute is not None and not self._times.admits(most.per_minute, now):
+            wait = math.ceil(self._times[-most.per_minute] + MINUTE_SECONDS - now)
+            return _limited(most, most.per_minute, "minute", wait)
         self._in_session += 1
         self._in_turn += 1
         return None
@@ -79,7 +65,7 @@ class _Count:
     def restore(self, number: int, times: Iterable[float]) -> None:
         """Count calls that were made elsewhere."""
         self._in_session += number
-        self._times = deque(sorted([*times, *self._times]))
+        self._times = LastMinute(sorted([*times, *self._times]))
 
     def give_back(self, most: MostCalls) -> None:
         """Take back the last count: its call is not made."""
@@ -91,17 +77,11 @@ class _Count:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlierCalls:
-    """The calls of a tool that a session has made elsewhere.
-
-    Args:
-        tool: The tool.
-        number: How many there were.
-        ages: How long ago those of the last minute began, in seconds.
-    """
+    """The calls of a tool that a session has made elsewhere."""
 
     tool: str
     number: int
-    ages: Sequence[float] = ()
+    ages: Sequence[float] = ()  # how long ago those of the last minute began, in seconds
 
 
 class CallCounts:
@@ -139,9 +119,6 @@ class CallLimits:
     """Refuses a call that is one too many.
 
     It is counted as it begins, so that no number of calls at once goes beyond the limit.
-
-    Args:
-        limits: What is limited: the calls of the tool, or of all together.
     """
 
     limits: Sequence[MostCalls]
@@ -155,14 +132,14 @@ class CallLimits:
 
 def _limited(most: MostCalls, count: int, what: str, wait: int | None = None) -> ToolResult:
     key = f"calls_per_{what}"
-    said = (
+    message = (
         say(f"all_{key}", count=count)
         if most.tool is None
         else say(key, tool=most.tool, count=count)
     )
     return ToolResult(
         status=ResultStatus.LIMITED,
-        message=said,
+        message=message,
         retryable=wait is not None,
         retry_hint=None if wait is None else say("calls_per_minute_hint", seconds=wait),
         reason_code=key,

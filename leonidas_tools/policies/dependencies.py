@@ -38,9 +38,9 @@ class Dependencies:
         missing = [name for name, is_there, what in self._needs if not is_there(what)]
         if missing:
             needs = ", ".join(map(repr, missing))
-            said = say("missing_dependency", needs=needs, tool=call.name)
+            message = say("missing_dependency", needs=needs, tool=call.name)
             result = ToolResult.from_error(DependencyError(missing))
-            return answered(replace(result, message=said))
+            return answered(replace(result, message=message))
         return run(call)
 
 

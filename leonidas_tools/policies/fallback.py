@@ -62,8 +62,8 @@ class Fallback:
             current().emit(EventKind.FALLBACK, to=name, error=first.status.value)
             result = await run_other(other)
             if result.ok:
-                said = say("stood_in", fallback=name, tool=call.name)
-                return replace(result, message=result.message or said)
+                message = say("stood_in", fallback=name, tool=call.name)
+                return replace(result, message=result.message or message)
             if result.status not in _DID_NOTHING and not helps(result):
                 return result
         return first

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 class InProcess:
-    """Waits for a worker process, and lends it to one attempt.
-
-    Args:
-        processes: Where it comes from.
-        function: What is to run in it.
-    """
+    """Waits for a worker process, and lends it to one attempt."""
 
     __slots__ = ("_target", "function", "processes")
 

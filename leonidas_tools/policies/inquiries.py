@@ -27,9 +27,10 @@ from leonidas_tools.tools.metadata import ToolCategory, fingerprint_of, hash_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leonidas_tools.approvals.inquiry import Inquiry, PausedCall
+    from leonidas_tools.approvals.inquiry import Inquiry
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+    from leonidas_tools.mcp.features.ongoing_calls import OngoingCall
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.rules.engine import RuleBook, Verdict
@@ -73,7 +74,7 @@ class Inquiries:
                 paused_calls.drop(call.number)
         return result
 
-    async def _answered(self, call: ToolCall, paused: PausedCall) -> ToolResult | None:
+    async def _answered(self, call: ToolCall, paused: OngoingCall) -> ToolResult | None:
         """Obtain the answer to a question; return a result if the answer comes later."""
         inquiry = paused.inquiry
         verdict = self._verdict(call, inquiry)
@@ -107,7 +108,7 @@ class Inquiries:
         )
         return self.rules.for_tool(inquiry.subject).decide(about, policy.all_rules)
 
-    def _question(self, call: ToolCall, paused: PausedCall, verdict: Verdict | None) -> Question:
+    def _question(self, call: ToolCall, paused: OngoingCall, verdict: Verdict | None) -> Question:
         session, invocation, inquiry = call.session, current(), paused.inquiry
         policy = session.find(SessionPolicy) or SessionPolicy()
         rule = None if verdict is None else verdict.rule
@@ -158,7 +159,7 @@ def _definition(inquiry: Inquiry) -> str | None:
     return None if inquiry.subject is None else inquiry.subject.fingerprint
 
 
-def _decide(inquiry: Inquiry, paused: PausedCall, verdict: Verdict) -> None:
+def _decide(inquiry: Inquiry, paused: OngoingCall, verdict: Verdict) -> None:
     """Answer as a rule says, without asking."""
     allowed = verdict.decide is not Decide.DENY
     told = verdict.decide.value if not verdict.lifted else "always"

@@ -157,17 +157,11 @@ class InLane:
     """Runs a call when its lane lets it.
 
     A tool that calls another of its own lane is in it already and does not wait for itself.
-
-    Args:
-        lane: The lane.
-        lanes: All lanes.
-        write: Whether it needs the lane for itself.
-        tool: Whose calls these are.
     """
 
     lane: Lane
     lanes: Lanes
-    write: bool
+    write: bool  # it needs the lane for itself
     tool: str
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:

@@ -24,11 +24,7 @@ _CRITICAL = 1
 
 
 class Limiter:
-    """A number of places, given to the most important of those who wait.
-
-    Args:
-        places: How many calls run at once.
-    """
+    """A number of places, given to the most important of those who wait."""
 
     def __init__(self, places: int) -> None:
         self.places = places
@@ -139,9 +135,6 @@ class Preemptible:
     """Lets a critical call stop this one where there is no place for both.
 
     It then waits like any other, and runs again.
-
-    Args:
-        limit: Gives it its places.
     """
 
     limit: Limit

@@ -26,17 +26,11 @@ logger = visible_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopLimits:
-    """The repeats at which a warning and a refusal come.
+    """The repeats at which a warning and a refusal come."""
 
-    Args:
-        warn_at: The repeat, running, at which the model is told; 0 for never.
-        refuse_at: The repeat at which the call is refused; 0 for never.
-        longest_cycle: How many calls in turn may make up what is repeated.
-    """
-
-    warn_at: int = 3
-    refuse_at: int = 5
-    longest_cycle: int = 5
+    warn_at: int = 3  # the repeat at which the model is told; 0 for never
+    refuse_at: int = 5  # the repeat at which the call is refused; 0 for never
+    longest_cycle: int = 5  # how many calls in turn may make up what is repeated
 
     @property
     def are_off(self) -> bool:
@@ -169,14 +163,10 @@ class LoopGuard:
     """Warns of a call, or a cycle of calls, that keeps giving the same result; then refuses it.
 
     A call whose results change is no loop. What is refused is that call, and nothing else.
-
-    Args:
-        limits: When, unless the session says otherwise.
-        exempt: Whether the tool may be called again and again; it still breaks other loops.
     """
 
-    limits: LoopLimits
-    exempt: bool = False
+    limits: LoopLimits  # unless the session says otherwise
+    exempt: bool = False  # it may be called again and again; it still breaks other loops
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Run the call, unless it has been run often enough."""
@@ -213,8 +203,8 @@ class LoopGuard:
 def _warned(call: ToolCall, step: _MadeCall, result: ToolResult) -> ToolResult:
     """Return the result with a warning to the model."""
     logger.warning("%s: the same call of %r, %d times", call.trace_id, call.name, step.repeats)
-    said = say("loop_warning", count=step.repeats)
-    return replace(result, message=join(result.message, said))
+    message = say("loop_warning", count=step.repeats)
+    return replace(result, message=join(result.message, message))
 
 
 def _refused(call: ToolCall, step: _MadeCall) -> ToolResult:

@@ -60,16 +60,11 @@ class ResultBudget:
     A long text gets a sentence or two that can be spoken, unless the tool has given them. What the
     model reads beside the value counts too: the message, the hint, the options and what is spoken.
     They may take half of the room, and what the value leaves.
-
-    Args:
-        max_bytes: How long its JSON may be, with all but ASCII escaped: four make a token.
-        overflow: What is kept of a longer one.
-        in_thread: Runs in a thread what would block the event loop.
     """
 
-    max_bytes: int
+    max_bytes: int  # of its JSON, with all but ASCII escaped: four make a token
     overflow: Overflow
-    in_thread: Callable[..., Awaitable[Any]]
+    in_thread: Callable[..., Awaitable[Any]]  # runs in a thread what would block the event loop
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Run the call, and make its result short enough."""
@@ -90,8 +85,8 @@ class ResultBudget:
                 preview = await self._cut(body, size, max(room - len(handle) - 40, 40), "both")
                 return _spilled(result, handle, preview)
         cut = await self._cut(body, size, room, _KEEPS[self.overflow])
-        said = say("result_cut", tokens=self.max_bytes // 4)
-        return replace(result, result=cut, message=join(result.message, said))
+        message = say("result_cut", tokens=self.max_bytes // 4)
+        return replace(result, result=cut, message=join(result.message, message))
 
     async def _cut(self, body: Any, size: int, room: int, keep: Keep) -> Any:
         if size > MOST_ON_LOOP:
@@ -148,11 +143,11 @@ def _length_of_words(result: ToolResult) -> int:
 
 
 def _spilled(result: ToolResult, handle: str, preview: Any) -> ToolResult:
-    said = say("result_part", reader=READ_RESULT)
+    message = say("result_part", reader=READ_RESULT)
     return replace(
         result,
         result={"handle": handle, "preview": preview},
-        message=join(result.message, said),
+        message=join(result.message, message),
     )
 
 

@@ -23,13 +23,8 @@ if TYPE_CHECKING:
 class Shared:
     """State that the policies of all tools share: rules, lanes, limits, breakers, the cache.
 
-    Args:
-        settings: The settings in force.
-        users_policies: Policies of the user, outermost first.
-        workers: Threads and processes.
-        asking: How a person is asked.
-        resolve: Returns the call and the run of a fallback tool.
-        has_tool: Returns whether a tool can be called now.
+    The `users_policies` are in order, outermost first; `resolve` returns the call and the run of a
+    fallback tool.
     """
 
     def __init__(

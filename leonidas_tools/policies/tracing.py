@@ -25,12 +25,7 @@ _SUCCESSES = frozenset({ResultStatus.OK, ResultStatus.NO_RESULTS, ResultStatus.P
 
 
 class SessionTrace:
-    """The span of a live session, under which its calls stand.
-
-    Args:
-        span: The span.
-        context: The context that has it.
-    """
+    """The span of a live session, under which its calls stand."""
 
     def __init__(self, span: Span, context: Context) -> None:
         self.span = span

@@ -45,8 +45,8 @@ class Validation:
         except ToolValidationError as caught:
             # A preset may be secret: the model is not to read it.
             error = error_without(call.known, caught, self.validator, arguments)
-            said = say("invalid_argument", problem=error.message, tool=call.name)
-            return answered(replace(ToolResult.from_error(error), message=said))
+            message = say("invalid_argument", problem=error.message, tool=call.name)
+            return answered(replace(ToolResult.from_error(error), message=message))
         if valid is not call.arguments:
             call = call.with_arguments(valid)
         return run(call)

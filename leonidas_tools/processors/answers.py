@@ -95,9 +95,6 @@ def progress_part(event: ToolEvent) -> ProcessorPart | None:
     Its body is `{"status": "running", "message": …, "fraction": …, "result": …}`: `result` holds
     what else the tool has said of its progress, or the value that a generator has yielded. With
     `dropped`, so many before it were dropped, since they came faster than they were read.
-
-    Returns:
-        The part, or `None` where the model is to hear nothing of it.
     """
     call = event.call
     if event.kind is not EventKind.PROGRESS:

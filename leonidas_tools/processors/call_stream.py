@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.calls.events import Sink
     from leonidas_tools.calls.invocation import Invocation
+    from leonidas_tools.processors.category import CategoryProcessor
     from leonidas_tools.processors.requests import Answer
     from leonidas_tools.runtime.executor import Executor
     from leonidas_tools.runtime.runtime import ToolRuntime
@@ -45,20 +46,6 @@ _MOST_UNDOABLE = 64
 _PROGRESS = EventKind.PROGRESS
 
 
-class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
-    """The category behind a `CallStream`; it is held while the stream runs."""
-
-    def match(self, part: ProcessorPart) -> bool:
-        """Return whether the part is a call for it."""
-        ...
-
-    def recognise(
-        self, part: ProcessorPart, intake: Intake
-    ) -> tuple[ToolCall, Executor, ToolResult | None] | None:
-        """Return the call of a part that matches, what runs it, and its result if it is known."""
-        ...
-
-
 _Made: TypeAlias = "ToolEvent | tuple[ToolCall, ToolResult] | BaseException"
 _Recognised: TypeAlias = "tuple[ToolCall, Executor, ToolResult | None]"
 """A call, what runs it, and its result if it is known and the call does not run."""
@@ -66,19 +53,12 @@ _Recognised: TypeAlias = "tuple[ToolCall, Executor, ToolResult | None]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Front:
-    """What the stages before a `CallStream` do, for one that has none before it.
-
-    Args:
-        runtime: Finds the tools and pins the settings.
-        answers: Answers to the requests of all stages, by name.
-        json_requests: Whether parts in JSON may ask for what changes nothing.
-        asks_categories: Whether some categories are not ours, and see the calls that they claim.
-    """
+    """What the stages before a `CallStream` do, for one that has none before it."""
 
     runtime: ToolRuntime
     answers: Mapping[str, Answer]
-    json_requests: bool
-    asks_categories: bool
+    json_requests: bool  # parts in JSON may ask for what changes nothing
+    asks_categories: bool  # some categories are not ours, and see the calls that they claim
 
 
 class CallStream(Stage):
@@ -89,7 +69,7 @@ class CallStream(Stage):
         front: Does the work of the stages before it; `None` where it has some.
     """
 
-    def __init__(self, categories: Sequence[Claimant], front: Front | None = None) -> None:
+    def __init__(self, categories: Sequence[CategoryProcessor], front: Front | None = None) -> None:
         self.categories = tuple(categories)
         self.front = front
 
@@ -152,13 +132,16 @@ class _Calls:
     """The running calls of one stream, and the parts that are ready to leave it."""
 
     def __init__(
-        self, categories: Sequence[Claimant], front: Front | None, resources: AsyncExitStack
+        self,
+        categories: Sequence[CategoryProcessor],
+        front: Front | None,
+        resources: AsyncExitStack,
     ) -> None:
         self._categories = categories
         self._front = front
         self._resources = resources
         self._held: dict[Executor, tuple[Sink, ...]] = {}
-        self._claimants: dict[AnyTool | tuple[AnyTool, str], Claimant | None] = {}
+        self._claimants: dict[AnyTool | tuple[AnyTool, str], CategoryProcessor | None] = {}
         self.ready: Mailbox[ProcessorPart | _Made | None] = Mailbox(_with_dropped)
         """Output of the stream; `None` once its input and every call have ended."""
         self._under_way: dict[str, Invocation] = {}
@@ -276,12 +259,12 @@ class _Calls:
             return category.recognise(part, self._intake)
         return (call, executor, result) if claim(part) else None
 
-    def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> Claimant | None:
+    def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> CategoryProcessor | None:
         """Return the category that runs the call of a part; looked up once for each tool."""
         if call is None or call.tool is None:
             return next((one for one in self._categories if one.match(part)), None)
-        said = None if call.settings is None else call.settings.category
-        key = call.tool if said is None else (call.tool, said)
+        category = None if call.settings is None else call.settings.category
+        key = call.tool if category is None else (call.tool, category)
         if key not in self._claimants:
             self._claimants[key] = next((one for one in self._categories if one.match(part)), None)
         return self._claimants[key]

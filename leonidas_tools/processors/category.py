@@ -193,10 +193,6 @@ class CategoryGroup(_RunsCalls):
     A call goes to the first category that claims it, and to nothing else: a processor that passes
     every part would pass the call on as well, and a later stage would answer it again. All other
     parts go to the processors of upstream that match them, and pass where none does.
-
-    Args:
-        categories: The categories; those that serve the rest come last.
-        others: Part processors of upstream.
     """
 
     def __init__(

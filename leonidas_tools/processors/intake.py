@@ -117,8 +117,7 @@ class Intake:
         It is known of a call that an earlier stream or connection has made, and of one of an
         unknown tool.
 
-        Returns:
-            `None` for a call that this stream has already taken, or that was cancelled before.
+        Return `None` for a call that this stream has already taken, or that was cancelled before.
         """
         function_call = part.part.function_call
         assert function_call is not None

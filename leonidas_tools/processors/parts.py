@@ -106,13 +106,7 @@ def claim(part: ProcessorPart) -> bool:
 
 
 class CallPart(ProcessorPart):
-    """A copy of a function-call part that carries its `ToolCall`, and its id where that belongs.
-
-    Args:
-        part: A part with a function call.
-        call: The call it stands for.
-        executor: What runs it.
-    """
+    """A copy of a function-call part that carries its `ToolCall`, and its id where that belongs."""
 
     def __init__(self, part: ProcessorPart, call: ToolCall, executor: object) -> None:
         self._original = part.part
@@ -164,11 +158,7 @@ def asks_nothing(part: ProcessorPart) -> bool:
 
 
 class EventPart(StatusPart):
-    """An event of a call in the substream `status`; its JSON is written when somebody reads it.
-
-    Args:
-        event: What happened.
-    """
+    """An event of a call in the substream `status`; its JSON is written when somebody reads it."""
 
     # What every reader asks of every part; answered without writing the JSON.
     function_call = None
@@ -226,11 +216,7 @@ def made_part(
 ) -> ProcessorPart:
     """Return a `ProcessorPart` without the checks of its constructor, which take most of its time.
 
-    Args:
-        part: Google's part.
-        mimetype: The type that the constructor would find.
-        role: Who says it.
-        metadata: Given on as it is.
+    `metadata` is not copied.
     """
     made = object.__new__(ProcessorPart)
     made._part, made._mimetype = part, mimetype

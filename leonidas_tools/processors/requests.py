@@ -45,17 +45,11 @@ READ_ONLY = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRequest:
-    """A request to a stage.
+    """A request to a stage."""
 
-    Args:
-        name: Such as `list_tools`, `get_tool`, `update_configuration`, `get_metrics`.
-        arguments: By name.
-        read_only: Whether the sender may only read.
-    """
-
-    name: str
+    name: str  # such as `list_tools`, `get_tool`, `update_configuration`, `get_metrics`
     arguments: Mapping[str, Any]
-    read_only: bool = False
+    read_only: bool = False  # the sender may only read
 
 
 Answer: TypeAlias = Callable[..., Any]

@@ -119,8 +119,7 @@ class _Replaceable(Generic[T]):
 class CoalescingQueue(Generic[T]):
     """Items in the order they were put, where the newest of a source may replace its oldest.
 
-    Args:
-        mark: Return an item that says that so many before it, of the same source, were dropped.
+    `mark` returns an item that says that so many before it, of the same source, were dropped.
 
     Example:
         >>> queue = CoalescingQueue(mark=lambda item, dropped: f"{item} ({dropped} dropped)")
@@ -207,9 +206,6 @@ class Mailbox(CoalescingQueue[T]):
 
     `asyncio.Queue` counts unfinished tasks and keeps a list of waiting readers and writers, which
     costs three times as much for each part. This one has one reader.
-
-    Args:
-        mark: As that of the queue.
     """
 
     __slots__ = ("_reader",)

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 class InSession(Stage):
-    """The tools for one conversation.
-
-    Args:
-        tools: What answers function calls.
-        session: The conversation.
-    """
+    """The tools for one conversation."""
 
     def __init__(self, tools: processor.Processor, session: ToolSession) -> None:
         self._tools = tools

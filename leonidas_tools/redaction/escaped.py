@@ -37,8 +37,7 @@ _WHITE = {"n": "\n", "r": "\r", "t": "\t"}
 class Unescaped:
     r"""A text with one level of escapes undone, and the places in it of what was escaped.
 
-    Args:
-        text: Any text, in lower case.
+    The text is in lower case.
 
     Example:
         >>> view = Unescaped("is a%2fb &amp; \\u003c")

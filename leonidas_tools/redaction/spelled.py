@@ -30,9 +30,7 @@ class Spellings:
     what is searched for. So `s-e-c-r-e-t`, `73:65:63:72:65:74` and `%73%65%63%72%65%74` are found,
     and so are Base32 in lines, `\u0073…` and `&#115;…`; in UTF-16 also hexadecimal and Base64.
 
-    Args:
-        texts: What to find.
-        only_encoded: Those of them that are public with other separators, such as paths.
+    `only_encoded` are those texts that are public with other separators, such as paths.
 
     Example:
         >>> list(Spellings(["tomato"]).spans("is 74:6f:6d:61:74:6f or o.t.a.m.o.t", []))
@@ -49,9 +47,7 @@ class Spellings:
     def spans(self, lowered: str, found: Collection[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """Yield where the spellings are.
 
-        Args:
-            lowered: The text, in lower case.
-            found: The spans of what was found before.
+        The text is in lower case; `found` has the spans of what was found before.
         """
         data = lowered.encode("latin-1", "replace")
         if found:

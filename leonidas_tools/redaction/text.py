@@ -88,10 +88,7 @@ def redact_text(text: str) -> str:
 def distinct(key: str, taken: tuple[Container[str], Container[str]], counts: dict[str, int]) -> str:
     """Return a masked key, numbered if it is taken: two masked keys stay two.
 
-    Args:
-        key: The masked key.
-        taken: The masked keys so far, and the original ones.
-        counts: The last number of each key, kept from call to call.
+    `taken` also has the original keys; `counts` is kept from call to call.
     """
     shown = key
     while shown in taken[0] or shown in taken[1]:
@@ -103,8 +100,7 @@ def distinct(key: str, taken: tuple[Container[str], Container[str]], counts: dic
 def may_hold_secret(json_text: str) -> bool:
     """Return whether a JSON text is worth a closer look: nothing is masked in one that is not.
 
-    Args:
-        json_text: With all but ASCII unescaped.
+    All but ASCII is unescaped in it.
     """
     for anchor in _ANCHORS:
         if anchor in json_text:

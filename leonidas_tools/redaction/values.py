@@ -48,11 +48,7 @@ class Redaction:
         return cls(names=names, everything=everything) if names or everything else PLAIN_REDACTION
 
     def __call__(self, value: Any) -> Any:
-        """Return a copy of the value with secrets masked.
-
-        Args:
-            value: A result or a message, as plain JSON.
-        """
+        """Return a copy of the value with secrets masked."""
         if self.known:
             value = together(self.known)(value)
         return self._without(value, 0)

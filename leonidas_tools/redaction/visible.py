@@ -41,10 +41,6 @@ def visible(text: str, *, keep: str = "") -> str:
     Use it wherever text of a model, a tool or a server is shown to a person: nothing in the result
     moves the cursor, changes the writing direction or is invisible.
 
-    Args:
-        text: Any text.
-        keep: Characters to leave as they are, such as "\n".
-
     Example:
         >>> visible("rm -rf /\r\x1b[2KShow the\u202e list")
         'rm -rf /<U+000D><U+001B>[2KShow the<U+202E> list'

@@ -82,11 +82,9 @@ class Conversion:
     It takes no more items and characters than there is room for, since more would be cut: an
     iterator may never end, and many items may be the same long text.
 
-    Args:
-        room: How many items, and how many characters of text, are taken.
-        foreign: Whether types are converted that run code of their own, such as `__str__`: that
-            code may block, so it must not run on the event loop.
-        lists: How many lists and objects are made.
+    `room` bounds the items and the characters of text that are taken, `lists` the lists and objects
+    that are made. `foreign` types run code of their own, such as `__str__`: that code may block, so
+    it must not run on the event loop.
 
     Example:
         >>> Conversion(100).of({"sizes": {7}, 2: float("inf")})

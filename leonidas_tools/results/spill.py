@@ -45,11 +45,7 @@ class _StoredPiece:
 
 
 class ResultMemory:
-    """Keeps results in memory; where they are too many, the oldest go first.
-
-    Args:
-        max_bytes: How long they may be together.
-    """
+    """Keeps results in memory; where they are too many, the oldest go first."""
 
     def __init__(self, max_bytes: int = _MOST_BYTES) -> None:
         self.max_bytes = max_bytes

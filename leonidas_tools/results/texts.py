@@ -1571,9 +1571,6 @@ def _parts_of(text: str) -> tuple[str | _Fill, ...]:
 class Wording:
     """The texts that the settings reword.
 
-    Args:
-        templates: The templates by key, checked.
-
     Example:
         >>> Wording({"tried": "Tried {count} times."}).reword(join("No.", say("tried", count=2)))
         'No. Tried 2 times.'

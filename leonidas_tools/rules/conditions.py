@@ -343,8 +343,7 @@ class Expression:
     The search is linear. Lookaround and backreferences need a backtracking engine; it is limited in
     steps and length of text, and beyond these limits the result is in doubt.
 
-    Args:
-        pattern: The expression, as in JSON Schema: `\d` and `\w` mean ASCII, `$` the very end.
+    As in JSON Schema, `\d` and `\w` mean ASCII, and `$` the very end.
 
     Raises:
         ValueError: Neither engine accepts it.

@@ -59,8 +59,7 @@ _ALLOWED = Verdict(decide=Decide.ALLOW)
 class RuleBook:
     """All rules of the settings.
 
-    Args:
-        rules: The rules, besides the built-in ones.
+    `rules` are those besides the built-in ones.
 
     Example:
         >>> from leonidas_tools.tools.metadata import ToolEffect

@@ -32,37 +32,21 @@ logger = visible_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """Run a tool's function once, and make a plain result of any outcome.
-
-    Args:
-        function: Runs the tool's function.
-        takes_context: Whether that needs a `ToolContext`.
-        max_bytes: How big the result may be.
-        once: Whether the effect must not happen twice.
-        stoppable: Whether it is stopped when its answer is not wanted any more.
-        undoes: Whether what was done is undone then, also where it was done to the end.
-        undo: Takes back what a call has half done.
-        undo_seconds: How long each step of undoing may take.
-        in_thread: Runs in a thread what would block the event loop.
-        undoes_in_thread: Whether what undoes runs there too, as the tool does.
-        stops: Whether its code has ended once it was stopped, which a thread may not have.
-        secrets: What is secret in the tool's settings; `None` where its calls have no secrets.
-        secret_names: Names in its results whose values are secret.
-    """
+    """Run a tool's function once, and make a plain result of any outcome."""
 
     function: CallFunction
     takes_context: bool
     max_bytes: int
     once: bool
-    in_thread: Callable[..., Awaitable[Any]]
-    undoes_in_thread: bool = False
-    stops: bool = True
-    stoppable: bool = True
-    undoes: bool = False
+    in_thread: Callable[..., Awaitable[Any]]  # runs in a thread what would block the event loop
+    undoes_in_thread: bool = False  # what undoes runs in a thread too, as the tool does
+    stops: bool = True  # its code has ended once it was stopped, which a thread may not have
+    stoppable: bool = True  # stopped when its answer is not wanted any more
+    undoes: bool = False  # what was done is undone then, also where it was done to the end
     undo: Callable[[ToolCall], Any] | None = None
-    undo_seconds: float = 30.0
-    secrets: KnownSecrets | None = None
-    secret_names: frozenset[str] = frozenset()
+    undo_seconds: float = 30.0  # for each step of undoing
+    secrets: KnownSecrets | None = None  # `None` where its calls have no secrets
+    secret_names: frozenset[str] = frozenset()  # names in its results whose values are secret
 
     async def __call__(self, call: ToolCall) -> ToolResult:
         """Run the function; raise only a cancellation that this runtime asked for."""

@@ -59,32 +59,19 @@ _LONGEST_WHOLE = 8 * 1024 * 1024
 
 @record
 class CallPlan:
-    """The compiled run of a tool.
-
-    Args:
-        tool: The tool.
-        settings: The settings it was compiled for.
-        run: Runs a call.
-        is_read: Whether its calls change nothing.
-        limits: How long a call may take, as its first event says it.
-    """
+    """The compiled run of a tool."""
 
     tool: AnyTool
     settings: ToolConfiguration
     run: Run
     is_read: bool
-    limits: Mapping[str, float]
+    limits: Mapping[str, float]  # as the first event of a call says them
 
 
 class Compiler:
     """Compile tools, and keep what their policies share.
 
-    Args:
-        registry: Where fallback tools and dependencies are found.
-        settings: The settings of each tool, and of all together.
-        policies: Policies of the user, outside all but the loop guard.
-        workers: Where functions run that are not coroutines.
-        asking: How a person is asked.
+    `policies` are those of the user; they stand outside all but the loop guard.
     """
 
     def __init__(

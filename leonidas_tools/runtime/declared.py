@@ -7,7 +7,8 @@ import contextlib
 import contextvars
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from leonidas_tools.approvals.session_policy import SessionPolicy
@@ -21,7 +22,7 @@ from leonidas_tools.tools.preferred import PreferredTools
 from leonidas_tools.tools.relevance import Relevance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.settings.models import Settings
@@ -31,26 +32,20 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
+Subscribe: TypeAlias = "Callable[[Callable[..., None]], Callable[[], None]]"
+
 _MOST_CHARACTERS = 600
 """Amount of recent user speech that the choice of tools considers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
-    """The declaration of a tool, in no vendor's form.
+    """The declaration of a tool, in no vendor's form."""
 
-    Args:
-        tool: The tool; another one that is declared alike makes no difference.
-        name: Its legal name.
-        description: The configured description, else its own.
-        parameters: Its JSON Schema, without the defaults of secrets.
-        behavior: The configured behavior, else its own.
-    """
-
-    tool: AnyTool = field(compare=False)
+    tool: AnyTool = field(compare=False)  # another one that is declared alike makes no difference
     name: str
     description: str
-    parameters: Any
+    parameters: Any  # without the defaults of secrets
     behavior: ToolBehavior | None
 
 
@@ -134,7 +129,10 @@ class DeclaredTools:
         Raises:
             RuntimeError: No event loop is running.
         """
-        return _ChangeSubscription(self, listener, session).end
+        sources: list[Subscribe] = [self.registry.on_change, self.settings.on_change]
+        if session is not None:
+            sources += [session.get(SessionPolicy).on_change, session.get(PreferredTools).on_change]
+        return ChangeSubscription(partial(self.declarations, session), listener, sources).end
 
     def _made_for_all(self) -> tuple[Declaration, ...]:
         # Read first: what changes while they are made counts as changed afterwards.
@@ -213,27 +211,26 @@ class DeclaredTools:
         return any(fnmatchcase(tool.name, pattern) for pattern in patterns)
 
 
-class _ChangeSubscription:
-    """Tells one listener, on its event loop, of changes it has not been told yet."""
+class ChangeSubscription:
+    """Tells one listener, on its event loop, when what `look` returns has become different.
+
+    `sources` subscribe a function to what may change it, in any thread.
+    """
 
     def __init__(
-        self, declared: DeclaredTools, listener: Callable[[], None], session: ToolSession | None
+        self,
+        look: Callable[[], object],
+        listener: Callable[[], None],
+        sources: Iterable[Subscribe],
     ) -> None:
-        self._declared = declared
-        self._session = session
+        self._current = look
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         # A task that the listener starts belongs to the subscriber, not to the maker of a change.
         self._context = contextvars.copy_context()
-        self._told = declared.declarations(session)
+        self._told = look()
         self._stirred = False
-        self._sources = [
-            declared.registry.on_change(self._stir),
-            declared.settings.on_change(self._stir),
-        ]
-        if session is not None:
-            self._sources.append(session.get(SessionPolicy).on_change(self._stir))
-            self._sources.append(session.get(PreferredTools).on_change(self._stir))
+        self._sources = [subscribe(self._stir) for subscribe in sources]
 
     def end(self) -> None:
         """End the subscription."""
@@ -252,7 +249,7 @@ class _ChangeSubscription:
         if not self._sources:
             return
         try:
-            told, self._told = self._told, self._declared.declarations(self._session)
+            told, self._told = self._told, self._current()
             if self._told is not told and self._told != told:
                 self._listener()
         except Exception as error:  # noqa: BLE001 - its fault must not be the loop's

@@ -65,13 +65,7 @@ _MOST_FAILURES = 64
 
 @record
 class _Failure:
-    """A call that has failed.
-
-    Args:
-        call: The call, as it came.
-        result: How it ended.
-        sinks: Who hears of it.
-    """
+    """A call that has failed."""
 
     call: ToolCall
     result: ToolResult
@@ -94,14 +88,8 @@ class _Failures:
 class Executor:
     """Runs calls: every call of any stream or caller passes through here and only here.
 
-    Args:
-        registry: Where fallback tools and dependencies are found.
-        settings: The settings of each tool, and of all together.
-        policies: Policies of the user, outside all others.
-        sinks: Who hears of every event.
-        approval: Asks a person where the rules say so; without one, the answer comes later, by
-            voice or by `Approvals.decide`.
-        save: Changes the settings file, where "always" is kept.
+    Without `approval`, the answer to a question comes later, by voice or by `Approvals.decide`.
+    `save` changes the settings file, where "always" is kept.
 
     Example:
         >>> from leonidas_tools.tools.registry import ToolRegistry
@@ -313,8 +301,7 @@ class Executor:
         known whether it took effect. Calls that its tool has made are stopped with it. A thread
         cannot be stopped: its tool sees `ctx.cancelled`, and what it returns is dropped.
 
-        Returns:
-            What the call is answered; it need not be awaited.
+        The awaitable gives the answer of the call; it need not be awaited.
 
         Raises:
             ToolError: No such call runs, or several do.
@@ -330,8 +317,7 @@ class Executor:
         happens once. A decision counts for one run; if that fails too, a person may decide again.
         The model is told the new outcome, as one of a call that was answered before.
 
-        Returns:
-            How the new run ends; it need not be awaited.
+        The awaitable gives the result of the new run; it need not be awaited.
 
         Raises:
             ToolError: No such call has failed, or it was decided already, or several match.
@@ -367,8 +353,7 @@ class Executor:
     ) -> asyncio.Future[ToolResult]:
         """Go on without a call, because a person has decided so; one that runs is stopped.
 
-        Returns:
-            What the model is told; it need not be awaited.
+        The awaitable gives what the model is told; it need not be awaited.
 
         Raises:
             ToolError: No such call runs or has failed, or several match.
@@ -460,10 +445,7 @@ class Executor:
     async def ask_again(self, call: ToolCall, approval_id: str, digest: str) -> ToolResult:
         """Ask a person about a call that another process has asked about, without running it.
 
-        Args:
-            call: The call.
-            approval_id: The id that the question had there, and has again.
-            digest: The hash of what it was about; a call of another hash is not asked about.
+        The question has the id that it had there; a call of another hash is not asked about.
         """
         desk = call.session.get(Approvals)
         desk.expect(call.number, approval_id, digest)
@@ -601,8 +583,8 @@ async def _in_place(call: ToolCall, *, run: Run) -> ToolResult:
     data = {"strategy": "similar_tool", "error": "unknown_tool", "to": call.name}
     current().emit(EventKind.FALLBACK, **data)
     result = await run(call)
-    said = say("similar_tool", called=call.called_as, tool=call.name)
-    return replace(result, message=join(said, result.message))
+    message = say("similar_tool", called=call.called_as, tool=call.name)
+    return replace(result, message=join(message, result.message))
 
 
 async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:

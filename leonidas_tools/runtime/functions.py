@@ -187,10 +187,10 @@ def on_engine(
 
 def _died(tool: str, *, begun: bool) -> ToolError:
     if begun:
-        said = say("worker_died_unknown", tool=tool)
-        return ToolError(said, status="unknown_outcome", reason_code="worker_died")
-    said = say("worker_died", tool=tool)
-    return ToolError(said, status="unavailable", retryable=True, reason_code="worker_died")
+        message = say("worker_died_unknown", tool=tool)
+        return ToolError(message, status="unknown_outcome", reason_code="worker_died")
+    message = say("worker_died", tool=tool)
+    return ToolError(message, status="unavailable", retryable=True, reason_code="worker_died")
 
 
 class LastValue:
@@ -213,11 +213,7 @@ class LastValue:
 
 
 class Collected(LastValue):
-    """All values of a generator, up to a size.
-
-    Args:
-        room: How long the JSON of all may be, roughly.
-    """
+    """All values of a generator, up to a size."""
 
     __slots__ = ("_count", "_room", "_values")
     measures = True
@@ -241,8 +237,8 @@ class Collected(LastValue):
         kept = len(self._values)
         if kept == self._count:
             return self._values
-        said = say("first_values", kept=kept, count=self._count)
-        return ToolResult(result=self._values, message=said)
+        message = say("first_values", kept=kept, count=self._count)
+        return ToolResult(result=self._values, message=message)
 
 
 def _length(value: Any, room: int) -> int:

@@ -224,8 +224,8 @@ class ToolRuntime:
         """
         call, refusal = self._made(name, arguments, session, call_id)
         if call.tool is None or refusal is not None:
-            said = say("temporal_no_tool", tool=name)
-            raise RetryableError(said, status="unavailable", reason_code="unknown_tool")
+            message = say("temporal_no_tool", tool=name)
+            raise RetryableError(message, status="unavailable", reason_code="unknown_tool")
         return await self.executor.run_alone(call, sinks)
 
     async def outcome(

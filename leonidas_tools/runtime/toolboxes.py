@@ -241,10 +241,7 @@ def read_toolbox_settings(
 ) -> tuple[BaseModel | None, list[Problem]]:
     """Return the settings of a toolbox, or all that is wrong with them.
 
-    Args:
-        model: The model of its settings.
-        named: The toolbox as the settings name it.
-        from_environment: Texts that come from the environment: no problem shows them.
+    No problem shows a text of `from_environment`.
     """
     if named.settings and not model.model_fields:
         message = f"the toolbox {named.name!r} has no settings: write its name alone"

@@ -470,10 +470,10 @@ def _program(name: str, path: str) -> str:
     Raises:
         FileNotFoundError: There is none.
     """
-    found = shutil.which(name, path=path)
-    if found is None:
+    executable = shutil.which(name, path=path)
+    if executable is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    return found
+    return executable
 
 
 def _resolved(path: str | Path) -> Path:

@@ -33,10 +33,6 @@ _ATTRIBUTES = """
 def filter_code(*, namespaces: bool, network: bool) -> bytes:
     """Return the filter as the kernel takes it.
 
-    Args:
-        namespaces: Whether namespaces already hide other processes and the network.
-        network: Whether the program may use the network.
-
     Raises:
         ImportError: pyseccomp is missing.
         OSError: The filter cannot be made here.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from leonidas_tools.errors import LeonidasError, ToolError
-from leonidas_tools.results.texts import say
+from leonidas_tools.errors import LeonidasError
+from leonidas_tools.session.kept import Kept
 
 if TYPE_CHECKING:
     from leonidas_tools.store.memories import MemoryTable
@@ -38,20 +38,10 @@ class Memory:
     similarity: float | None = None
 
 
-class Memories:
-    """The memories that a session reaches: those of a store, where it has one."""
+_Table: TypeAlias = "MemoryTable"
 
-    def __init__(self) -> None:
-        self.store: MemoryTable | None = None
 
-    @property
-    def keeper(self) -> MemoryTable:
-        """Return the keeper of memories.
+class Memories(Kept[_Table]):
+    """The memories that a session reaches."""
 
-        Raises:
-            ToolError: The session has no store.
-        """
-        if self.store is None:
-            said = say("memories_need_store")
-            raise ToolError(said, status="unavailable", reason_code="no_store")
-        return self.store
+    missing = "memories_need_store"

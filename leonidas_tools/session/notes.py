@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.errors import ToolError
-from leonidas_tools.results.texts import say
+from leonidas_tools.session.kept import Kept
 
 if TYPE_CHECKING:
     from leonidas_tools.store.notes import NoteTable
@@ -21,62 +20,32 @@ class TooManyNotesError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """A note of a user.
-
-    Args:
-        id: Identifies it among all notes.
-        title: A few words.
-        text: The note itself.
-        tags: Words to find it by, sorted, in lower case.
-        created: The time of its creation, in seconds since the epoch.
-        updated: The time of its last change.
-    """
+    """A note of a user."""
 
     id: str
     title: str
     text: str
-    tags: tuple[str, ...] = ()
-    created: float
+    tags: tuple[str, ...] = ()  # sorted, in lower case
+    created: float  # in seconds since the epoch, as the next
     updated: float
 
     def to_json(self) -> dict[str, Any]:
         """Return the note as plain JSON."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "text": self.text,
-            "tags": list(self.tags),
-            "created": self.created,
-            "updated": self.updated,
-        }
+        return {**asdict(self), "tags": list(self.tags)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundNotes:
-    """Some notes of a user.
+    """Some notes of a user."""
 
-    Args:
-        notes: The notes, the best or latest first.
-        total: The number of all notes that fit.
-    """
-
-    notes: tuple[Note, ...]
-    total: int
+    notes: tuple[Note, ...]  # the best or latest first
+    total: int  # of all notes that fit
 
 
-class Notes:
-    """The notes that a session reaches: those of a store, where it has one."""
+_Table: TypeAlias = "NoteTable"
 
-    def __init__(self) -> None:
-        self.store: NoteTable | None = None
 
-    @property
-    def keeper(self) -> NoteTable:
-        """Return the keeper of notes.
+class Notes(Kept[_Table]):
+    """The notes that a session reaches."""
 
-        Raises:
-            ToolError: The session has no store.
-        """
-        if self.store is None:
-            raise ToolError(say("notes_need_store"), status="unavailable", reason_code="no_store")
-        return self.store
+    missing = "notes_need_store"

@@ -58,12 +58,7 @@ class Notices:
         return self._listeners.subscribe(listener)
 
     def tell(self, call: ToolCall, result: ToolResult) -> bool:
-        """Tell the conversation of a call, and return whether it is there to be told.
-
-        Args:
-            call: What the notice is about; its session is told.
-            result: What the model reads.
-        """
+        """Tell the conversation of a call, and return whether it is there to be told."""
         tell = self._joined.get(call.session)
         if tell is None:
             return False

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from leonidas_tools.errors import ToolError
-from leonidas_tools.results.texts import say
+from leonidas_tools.session.kept import Kept
 
 if TYPE_CHECKING:
     from leonidas_tools.store.reminders import ReminderTable
@@ -21,51 +20,27 @@ class TooManyRemindersError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reminder:
-    """A reminder of a user; times are seconds since the epoch.
-
-    Args:
-        id: Identifies it among all reminders.
-        owner: The user, as the store names him.
-        title: A few words.
-        message: What else to say.
-        zone: The time zone in which it repeats.
-        start: The first time.
-        rrule: The rule by which it repeats; empty for once.
-        at: The time by the rule that comes next, or came last.
-        due: The time at which it fires next: that time, or later where it is snoozed; `None` where
-            none is left.
-        untold: The time of the first firing that its user has not been told of; `None` where he
-            knows of all.
-        updated: The time of its last change.
-    """
+    """A reminder of a user; times are seconds since the epoch."""
 
     id: str
-    owner: str
+    owner: str  # the user, as the store names him
     title: str
     message: str
     zone: str
-    start: float
-    rrule: str
-    at: float
+    start: float  # the first time
+    rrule: str  # empty for once
+    at: float  # the time by the rule that comes next, or came last
+    # when it fires next: `at`, or later where it is snoozed; `None` where none is left
     due: float | None
+    # its first firing that the user has not been told of; `None` where he knows of all
     untold: float | None
     updated: float
 
 
-class Reminders:
-    """The reminders that a session reaches: those of a store, where it has one."""
+_Table: TypeAlias = "ReminderTable"
 
-    def __init__(self) -> None:
-        self.store: ReminderTable | None = None
 
-    @property
-    def keeper(self) -> ReminderTable:
-        """Return the keeper of reminders.
+class Reminders(Kept[_Table]):
+    """The reminders that a session reaches."""
 
-        Raises:
-            ToolError: The session has no store.
-        """
-        if self.store is None:
-            said = say("reminders_need_store")
-            raise ToolError(said, status="unavailable", reason_code="no_store")
-        return self.store
+    missing = "reminders_need_store"

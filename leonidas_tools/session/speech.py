@@ -24,22 +24,15 @@ HEARD = ("rate", "volume", "voice", "paused_until", "emphasis")
 class SpeechSettings:
     """Settings of the speech output.
 
-    Args:
-        rate: How fast, from 0.5 to 2.0, 1.0 being the voice's own pace.
-        volume: How loud, from 0.0 to 2.0, 1.0 being the voice's own.
-        voice: The name of the voice; `None` for the session's own.
-        paused_until: Nothing is heard before this time (`time.monotonic`, seconds).
-        emphasis: Words to stress the next time they are spoken.
-
     Raises:
         ValueError: A value is out of its bounds.
     """
 
-    rate: float = 1.0
-    volume: float = 1.0
-    voice: str | None = None
-    paused_until: float = 0.0
-    emphasis: tuple[str, ...] = ()
+    rate: float = 1.0  # 0.5 to 2.0; 1.0 is the voice's own pace
+    volume: float = 1.0  # 0.0 to 2.0; 1.0 is the voice's own
+    voice: str | None = None  # `None` for the session's own
+    paused_until: float = 0.0  # nothing is heard before this time (`time.monotonic`, seconds)
+    emphasis: tuple[str, ...] = ()  # words to stress the next time they are spoken
 
     def __post_init__(self) -> None:
         if not _SLOWEST <= self.rate <= _FASTEST:

@@ -19,27 +19,18 @@ _REMEMBERED = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateChange:
-    """One step from a state to another.
-
-    Args:
-        previous: The state before.
-        new: The state since.
-        reason: Why it changed.
-        at: When, in seconds since the epoch.
-    """
+    """One step from a state to another."""
 
     previous: str
     new: str
     reason: str
-    at: float = field(default_factory=time.time)
+    at: float = field(default_factory=time.time)  # in seconds since the epoch
 
 
 class AgentState:
     """A state machine with a history.
 
-    Args:
-        states: The allowed states; the first is the initial one.
-        transitions: The states that each state may change to; a state left out may change to any.
+    The first state is the initial one; a state without `transitions` may change to any.
 
     Example:
         >>> state = AgentState(["idle", "listening"])

@@ -34,11 +34,8 @@ def check_against(
 ) -> list[Finding]:
     """Return what in the settings does nothing, or less than it says, for these tools.
 
-    Args:
-        settings: The settings.
-        known_tools: The tools that there are.
-        more_may_come: Whether there may be more tools: then an unknown name is a warning, else an
-            error. By default, whether an MCP server is enabled, which may still list some.
+    If `more_may_come`, an unknown name is a warning, else an error; by default, more may come where
+    an MCP server is enabled, which may still list some.
 
     Example:
         >>> from leonidas_tools.settings.models import Settings

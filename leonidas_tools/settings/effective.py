@@ -41,66 +41,36 @@ class EffectiveOptions:
     """The options that apply to the calls of one tool, resolved once.
 
     What only the settings or only the tool can say is read from `settings` and `tool`.
-
-    Args:
-        tool: The tool.
-        settings: Its settings.
-        guarded: Whether the session may have a policy of its own, which any rule may be part of.
-        refusal: What every call is answered while the tool is switched off or quarantined.
-        effect: What a call changes.
-        priority: Who goes first when not everything can run at once.
-        lane: The concurrency key; `None` stands for the module or object of the function.
-        timeout_seconds: How long one attempt may take; 0 where another call is only waited for.
-        deadline_seconds: How long the whole call may take; 0 for no limit.
-        untrusted: Whether its results mark the session that reads them.
-        after_untrusted: What happens to its calls in a session so marked.
-        retry_attempts: How often a failed attempt is repeated.
-        retries_timeouts: Whether an attempt that ran out of time is repeated too.
-        retry_delay_seconds: The longest wait before the first retry.
-        retry_backoff: By how much each further wait may be longer.
-        retry_longest_delay_seconds: No wait is longer.
-        fallback_tools: The tools to try in turn when this one stays down.
-        cache_seconds: How long a result may be used again; 0 for never.
-        cache_shared: Whether other processes with the same store use its results again too.
-        stale_if_error_seconds: How long beyond that it may replace a failure.
-        polling: Whether repeated calls are no loop.
-        breaker: The limits of its circuit breaker; `None` for no breaker.
-        max_result_bytes: How long its result may be.
-        max_result_tokens: How long its result may be in tokens; `None` for no such limit.
-        overflow: What is kept of a longer result.
-        on_cancel: What becomes of a call whose answer is not wanted any more.
-        collect: Whether the result of a generator is the list of all that it yields.
-        runs_on: Where its code runs.
-        resources: What a task of a cluster needs of a machine.
     """
 
     tool: AnyTool
     settings: ToolConfiguration
-    guarded: bool
+    guarded: bool  # the session may have a policy of its own, which any rule may be part of
+    # what every call is answered while the tool is switched off or quarantined
     refusal: ToolResult | None
     effect: ToolEffect
     priority: ToolPriority
-    lane: str | None
-    timeout_seconds: float
-    deadline_seconds: float
-    untrusted: bool
-    after_untrusted: AfterUntrusted
+    lane: str | None  # `None` stands for the module or object of the function
+    timeout_seconds: float  # of one attempt; 0 where another call is only waited for
+    deadline_seconds: float  # of the whole call; 0 for no limit
+    untrusted: bool  # its results mark the session that reads them
+    after_untrusted: AfterUntrusted  # what happens to its calls in a session so marked
     retry_attempts: int
-    retries_timeouts: bool
+    retries_timeouts: bool  # an attempt that ran out of time is repeated too
     retry_delay_seconds: float
-    retry_backoff: float
+    retry_backoff: float  # by how much each further wait may be longer
     retry_longest_delay_seconds: float
     fallback_tools: Sequence[str]
-    cache_seconds: float
-    cache_shared: bool
-    stale_if_error_seconds: float
-    polling: bool
-    breaker: BreakerLimits | None
+    cache_seconds: float  # 0 for never
+    cache_shared: bool  # other processes with the same store use its results again too
+    stale_if_error_seconds: float  # how long beyond that a result may replace a failure
+    polling: bool  # repeated calls are no loop
+    breaker: BreakerLimits | None  # `None` for no breaker
     max_result_bytes: int
-    max_result_tokens: int | None
+    max_result_tokens: int | None  # `None` for no such limit
     overflow: Overflow
     on_cancel: OnCancel
-    collect: bool
+    collect: bool  # the result of a generator is the list of all that it yields
     runs_on: RunsOn
     resources: Mapping[str, float]
 
@@ -184,12 +154,12 @@ def runs_on_of(tool: AnyTool, settings: ToolConfiguration) -> RunsOn:
 def _breaker_limits(settings: ToolConfiguration, policies: PolicySettings) -> BreakerLimits | None:
     if not either(settings.breaker, policies.breaker is not None):
         return None
-    said = policies.breaker or BreakerSettings()
+    limits = policies.breaker or BreakerSettings()
     return BreakerLimits(
-        error_rate=said.error_rate,
-        window_seconds=said.window,
-        min_calls=said.min_calls,
-        open_seconds=said.open_for,
+        error_rate=limits.error_rate,
+        window_seconds=limits.window,
+        min_calls=limits.min_calls,
+        open_seconds=limits.open_for,
     )
 
 
@@ -200,8 +170,8 @@ def either(setting: Any, own: Any) -> Any:
 
 def category_of(tool: AnyTool, settings: ToolConfiguration | None) -> ToolCategory | str:
     """Return the category whose processor runs the calls of a tool."""
-    said = None if settings is None else settings.category
-    return said or tool.metadata.category
+    configured = None if settings is None else settings.category
+    return configured or tool.metadata.category
 
 
 def effect_of(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
@@ -220,9 +190,9 @@ def after_untrusted_of(
 
 def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:
     """Return what becomes of a call whose answer is not wanted any more."""
-    said = settings.on_cancel or tool.metadata.on_cancel
-    if said is not None:
-        return said
+    stated = settings.on_cancel or tool.metadata.on_cancel
+    if stated is not None:
+        return stated
     half_done_for_good = effect_of(tool, settings) is ToolEffect.ONCE and tool.undo is None
     return OnCancel.FINISH if half_done_for_good else OnCancel.STOP
 
@@ -230,8 +200,8 @@ def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:
 def scheduling_of(tool: AnyTool, settings: ToolConfiguration | None) -> Scheduling | None:
     """Return when the model speaks of the tool's answers; `None` where nothing says so."""
     own = tool.metadata.scheduling
-    said = None if settings is None else settings.scheduling
-    return own if said is None else said.over(own)
+    configured = None if settings is None else settings.scheduling
+    return own if configured is None else configured.over(own)
 
 
 def repeats_after_resume(tool: AnyTool, settings: ToolConfiguration) -> bool:

@@ -55,16 +55,13 @@ _MILLISECONDS_FROM = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignServers:
-    """The content of another program's file.
+    """The content of another program's file."""
 
-    Args:
-        servers: By name, as they stand under `mcp_servers`.
-        notes: What was not taken over, or asks for something to be done; a sentence each.
-        refused: The servers that could not be taken over, and why.
-    """
-
+    # as they stand under `mcp_servers`
     servers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # what was not taken over, or asks for something to be done; a sentence each
     notes: list[str] = field(default_factory=list)
+    # the servers that could not be taken over, and why
     refused: dict[str, str] = field(default_factory=dict)
 
 

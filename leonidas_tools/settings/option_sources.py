@@ -7,21 +7,10 @@ from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.policies.lane import lane_key
-from leonidas_tools.policies.retry import (
-    LONGEST_DELAY_SECONDS,
-    USUAL_BACKOFF,
-    USUAL_DELAY_SECONDS,
-    USUAL_RETRIES,
-)
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.settings.effective import (
-    after_untrusted_of,
-    effect_of,
-    on_cancel_of,
-    scheduling_of,
-)
+from leonidas_tools.settings.effective import effective_options, either, scheduling_of
 from leonidas_tools.settings.shown import shown_parameters
 from leonidas_tools.tools.metadata import RunsOn, ToolMetadata, is_off
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
@@ -38,28 +27,19 @@ Source: TypeAlias = Literal["default", "decorator", "settings", "mcp annotation"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effective:
-    """One value that is effective for a tool.
+    """One value that is effective for a tool."""
 
-    Args:
-        name: What it is called: the setting, where there is one of that name.
-        value: The value as plain JSON; `None` for none.
-        source: Where it comes from: a `default` of the library, the `decorator` (or other code
-            that made the tool), the `settings`, or an `mcp annotation` of its server.
-        key: The dotted path of the setting, where it comes from the settings.
-        note: What else matters for it.
-    """
-
-    name: str
-    value: Any
-    source: Source = "default"
-    key: str | None = None
+    name: str  # that of the setting, where there is one
+    value: Any  # plain JSON
+    source: Source = "default"  # the `decorator` is any code that made the tool
+    key: str | None = None  # the dotted path of the setting, where it comes from the settings
     note: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON, without what is not known."""
-        said = {each.name: getattr(self, each.name) for each in fields(self)}
-        rest = {key: said[key] for key in ("key", "note") if said[key] is not None}
-        return {"value": self.value, "source": self.source, **rest}
+        rest = {"key": self.key, "note": self.note}
+        known = {name: text for name, text in rest.items() if text is not None}
+        return {"value": self.value, "source": self.source, **known}
 
 
 def effective(tool: AnyTool, settings: Settings) -> list[Effective]:
@@ -76,76 +56,80 @@ def effective(tool: AnyTool, settings: Settings) -> list[Effective]:
         >>> values["effect"].value, values["effect"].source
         ('read', 'decorator')
     """
-    return list(_Resolution(tool, settings).values())
+    return list(_View(tool, settings).values())
 
 
-_OWN = {
+_FIELDS = {
     "timeout": "timeout_seconds",
     "deadline": "deadline_seconds",
+    "retry_delay": "retry_delay_seconds",
+    "retry_longest_delay": "retry_longest_delay_seconds",
     "stale_if_error": "stale_if_error_seconds",
     "filler_after": "filler_after_seconds",
 }
-"""Names of settings in the metadata, where they differ."""
-_METADATA = frozenset(each.name for each in fields(ToolMetadata))
+"""Names of settings in the metadata and the effective options, where they differ."""
 _DEFAULTS = {each.name: each.default for each in fields(ToolMetadata)}
 
 
-class _Resolution:
-    """Resolves the values of one tool."""
+class _View:
+    """Reads the resolved options of one tool, and tells where each comes from."""
 
     def __init__(self, tool: AnyTool, settings: Settings) -> None:
         self._tool = tool
         self._all = settings
         self._settings: ToolConfiguration = settings.for_tool(tool.name, tool.origin)
         self._layers = settings.layers(tool.name, tool.origin)
-        self._effect = effect_of(tool, self._settings)
+        self._options = effective_options(tool, self._settings, settings.policies)
 
     def values(self) -> Iterator[Effective]:
         yield self._status()
-        yield self._of("category")
-        yield self._of("effect")
-        yield self._of("priority")
+        for name in ("category", "effect", "priority"):
+            yield self._of(name)
         yield self._runs()
-        yield self._of("runs_on")
-        yield self._of("resources")
+        for name in ("runs_on", "resources"):
+            yield self._of(name)
         yield from self._times()
         yield from self._repeats()
-        yield from self._lane()
+        yield self._lane()
         yield from self._approval()
         yield from self._cache()
         yield from self._limits()
-        yield from self._budget()
+        yield self._of("max_result_bytes", policy="max_result_bytes")
+        for name in ("max_result_tokens", "overflow", "collect"):
+            yield self._of(name)
         yield from self._secrets()
         yield from self._speech()
         for name in ("fallback_tools", "dependencies", "tags", "description"):
             yield self._of(name)
 
-    def _of(self, name: str, *, note: str | None = None, **other: Any) -> Effective:
-        """Return a value: of the settings, else of the tool, else the default."""
-        value, source, key = self._said(name)
-        if value is None and "policy" in other:
-            value, source, key = self._of_policy(other["policy"])
-        if value is None:
-            value, source, key = other.get("default"), "default", None
-        value = None if value is False and name in _SWITCHED_OFF else value
-        return Effective(
-            name=name, value=_plain(other.get("value", value)), source=source, key=key, note=note
-        )
+    def _of(
+        self, name: str, *, note: str | None = None, policy: str | None = None, **other: Any
+    ) -> Effective:
+        """Return an option with its source: the settings, else the tool, else a policy."""
+        value = other["value"] if "value" in other else self._value(name)
+        source, key = self._source(name, policy)
+        return Effective(name=name, value=_plain(value), source=source, key=key, note=note)
 
-    def _said(self, name: str) -> tuple[Any, Source, str | None]:
-        """Return what the settings or the tool say; the last section of the settings wins."""
-        key = None
-        for section, layer in self._layers:
-            if name in layer.model_fields_set:
-                key = f"{section}.{name}"
-        set_to = getattr(self._settings, name, None)
-        if key is not None and set_to is not None:
-            return set_to, "settings", key
-        own_name = _OWN.get(name, name)
-        if own_name not in _METADATA:
-            return None, "default", None
-        own = getattr(self._tool.metadata, own_name)
-        return own, self._source_of(own_name, own), None
+    def _value(self, name: str) -> Any:
+        field = _FIELDS.get(name, name)
+        if hasattr(self._options, field):
+            value = getattr(self._options, field)
+        else:
+            own = getattr(self._tool.metadata, field, None)
+            value = either(getattr(self._settings, name, None), own)
+        return value or None if name in _SWITCHED_OFF else value
+
+    def _source(self, name: str, policy: str | None = None) -> tuple[Source, str | None]:
+        """Return where an option comes from; the last section of the settings wins."""
+        if getattr(self._settings, name, None) is not None:
+            for section, layer in reversed(self._layers):
+                if name in layer.model_fields_set:
+                    return "settings", f"{section}.{name}"
+        field = _FIELDS.get(name, name)
+        own = getattr(self._tool.metadata, field, None)
+        if own is None and policy is not None:
+            return self._of_policy(policy)[1:]
+        return self._source_of(field, own) if field in _DEFAULTS else "default", None
 
     def _source_of(self, name: str, own: Any) -> Source:
         if self._tool.origin is not None:
@@ -160,33 +144,32 @@ class _Resolution:
     def _of_policy(self, path: str) -> tuple[Any, Source, str | None]:
         """Return a setting for all tools, and whether the settings say it."""
         node: Any = self._all.policies
-        said = "policies" in self._all.model_fields_set
+        is_set = "policies" in self._all.model_fields_set
         for step in path.split("."):
             if node is None:
                 return None, "default", None
-            said = said and step in node.model_fields_set
+            is_set = is_set and step in node.model_fields_set
             node = getattr(node, step)
-        return (node, "settings", f"policies.{path}") if said else (node, "default", None)
+        return (node, "settings", f"policies.{path}") if is_set else (node, "default", None)
 
     def _status(self) -> Effective:
         if self._tool.metadata.quarantine is not None:
             why = self._tool.metadata.quarantine
-            return Effective(name="status", value="quarantined", source="default", note=why)
+            return Effective(name="status", value="quarantined", note=why)
         if not self._settings.enabled:
-            _, source, key = self._said("enabled")
+            source, key = self._source("enabled")
             return Effective(name="status", value="disabled", source=source, key=key)
         return self._of("status")
 
     def _runs(self) -> Effective:
-        name, metadata = "runs", self._tool.metadata
+        name, metadata, runs_on = "runs", self._tool.metadata, self._options.runs_on
         if metadata.origin is not None:
             return Effective(name=name, value=f"on the MCP server {metadata.origin.server!r}")
-        where, source, key = self._said("runs_on")
-        if where not in (None, RunsOn.HERE):
-            return Effective(name=name, value=f"on {where.value}", source=source, key=key)
+        if runs_on is not RunsOn.HERE:
+            source, key = self._source("runs_on")
+            return Effective(name=name, value=f"on {runs_on.value}", source=source, key=key)
         if metadata.cpu_bound:
-            value = "in a process of its own"
-            return Effective(name=name, value=value, source="decorator")
+            return Effective(name=name, value="in a process of its own", source="decorator")
         is_async = kind_of(self._tool.function).startswith("async")
         return Effective(name=name, value="on the event loop" if is_async else "in a thread")
 
@@ -200,38 +183,32 @@ class _Resolution:
         yield self._of("deadline")
 
     def _repeats(self) -> Iterator[Effective]:
-        once = self._effect is ToolEffect.ONCE
-        note = "only after a RetryableError, for the effect is 'once'" if once else None
-        attempts = self._of("retry_attempts", default=USUAL_RETRIES, note=note)
-        yield attempts
-        if attempts.value:
-            yield self._of("retry_delay", default=USUAL_DELAY_SECONDS)
-            yield self._of("retry_backoff", default=USUAL_BACKOFF)
-            yield self._of("retry_longest_delay", default=LONGEST_DELAY_SECONDS)
-            yield self._of("retry_on", default=None)
-        yield self._of("on_cancel", value=on_cancel_of(self._tool, self._settings))
+        is_once = self._options.is_once
+        note = "only after a RetryableError, for the effect is 'once'" if is_once else None
+        yield self._of("retry_attempts", note=note)
+        if self._options.retry_attempts:
+            for name in ("retry_delay", "retry_backoff", "retry_longest_delay", "retry_on"):
+                yield self._of(name)
+        yield self._of("on_cancel")
         yield self._of("repeat_after_resume")
 
-    def _lane(self) -> Iterator[Effective]:
-        lane, *others = lane_key(self._tool.function).split(":", 1)
-        own = "its object" if lane == "object" else ":".join([lane, *others])
-        said, *_ = self._said("lane")
-        if said is not None and is_off(said):
+    def _lane(self) -> Effective:
+        lane = self._options.lane
+        if lane is not None and is_off(lane):
             note = "calls wait for none"
-        elif self._effect is ToolEffect.READ:
+        elif self._options.is_read:
             note = "reads run side by side"
         else:
             note = "calls run one after another"
-        yield self._of("lane", default=own, note=note)
+        if lane is None:
+            kind, *others = lane_key(self._tool.function).split(":", 1)
+            lane = "its object" if kind == "object" else ":".join([kind, *others])
+        return self._of("lane", value=lane, note=note)
 
     def _approval(self) -> Iterator[Effective]:
         yield self._of("requires_approval")
         yield self._of("untrusted")
-        yield self._of(
-            "after_untrusted",
-            policy="after_untrusted",
-            value=after_untrusted_of(self._tool, self._settings, self._all.policies),
-        )
+        yield self._of("after_untrusted", policy="after_untrusted")
         mode, source, key = self._of_policy("mode")
         rules = RuleBook(self._all.policies.all_rules())
         subject = subject_of(self._tool.metadata, self._settings)
@@ -241,47 +218,33 @@ class _Resolution:
         yield Effective(name="approval", value=decides, source=source, key=key, note=note)
 
     def _cache(self) -> Iterator[Effective]:
-        cached = self._of("cache_seconds")
-        if cached.value and self._effect is not ToolEffect.READ:
-            note = f"nothing is kept, for the effect is {self._effect.value!r}"
-            cached = self._of("cache_seconds", value=None, note=note)
-        yield cached
-        if cached.value:
-            yield self._of("cache_shared", default=False)
+        if self._options.cache_seconds and not self._options.is_read:
+            note = f"nothing is kept, for the effect is {self._options.effect.value!r}"
+            yield self._of("cache_seconds", value=None, note=note)
+            return
+        yield self._of("cache_seconds")
+        if self._options.cache_seconds:
+            yield self._of("cache_shared")
             yield self._of("stale_if_error")
 
     def _limits(self) -> Iterator[Effective]:
         yield self._of("concurrency")
-        critical = self._of("priority").value == ToolPriority.CRITICAL.name.lower()
+        is_critical = self._options.priority is ToolPriority.CRITICAL
         for name in ("calls_per_turn", "calls_per_minute", "calls_per_session"):
             limit = self._of(name)
-            if limit.value is not None and critical:
+            if limit.value is not None and is_critical:
                 limit = self._of(name, value=None, note="no limit for the priority 'critical'")
             yield limit
         for name in ("concurrency", "calls.per_turn", "calls.per_minute", "calls.per_session"):
             value, source, key = self._of_policy(name)
             if value:
                 yield Effective(name=f"policies.{name}", value=value, source=source, key=key)
-        yield from self._guards()
-
-    def _guards(self) -> Iterator[Effective]:
-        said, source, key = self._said("breaker")
-        if said is None:
-            section, source, key = self._of_policy("breaker")
-            said = section is not None
-        yield Effective(name="breaker", value=bool(said), source=source, key=key)
+        yield self._of("breaker", value=self._options.breaker is not None, policy="breaker")
         loop, source, key = self._of_policy("loop")
-        polling = self._of("polling")
-        if polling.value:
-            yield polling
-        refused = None if polling.value else loop.refuse_at or None
+        if self._options.polling:
+            yield self._of("polling")
+        refused = None if self._options.polling else loop.refuse_at or None
         yield Effective(name="loop_refused_at", value=refused, source=source, key=key)
-
-    def _budget(self) -> Iterator[Effective]:
-        yield self._of("max_result_bytes", policy="max_result_bytes")
-        yield self._of("max_result_tokens")
-        yield self._of("overflow")
-        yield self._of("collect")
 
     def _secrets(self) -> Iterator[Effective]:
         """Name what is secret, without its value."""
@@ -305,7 +268,8 @@ class _Resolution:
 
     def _speech(self) -> Iterator[Effective]:
         yield self._of("behavior")
-        yield self._of("scheduling", value=_said_when(scheduling_of(self._tool, self._settings)))
+        scheduling = scheduling_of(self._tool, self._settings)
+        yield self._of("scheduling", value={} if scheduling is None else scheduling)
         after = self._of("filler_after")
         yield after
         if after.value:
@@ -337,11 +301,6 @@ def _decision(rules: Iterable[Rule]) -> tuple[str, list[str]]:
 
 
 _MEANS = {"allow": "runs", "audit": "runs", "ask": "asks first", "deny": "is denied"}
-
-
-def _said_when(scheduling: Any) -> dict[str, str]:
-    said = {} if scheduling is None else asdict(scheduling)
-    return {answer: when.lower() for answer, when in said.items() if when is not None}
 
 
 def _plain(value: Any) -> Any:

@@ -15,17 +15,11 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and where.
-
-    Args:
-        message: What is wrong and what to do about it.
-        path: The keys that lead to it.
-        line: The line, counted from 1.
-    """
+    """One thing that is wrong, and where."""
 
     message: str
-    path: KeyPath = ()
-    line: int | None = None
+    path: KeyPath = ()  # the keys that lead to it
+    line: int | None = None  # counted from 1
 
 
 class DocumentError(Exception):
@@ -38,31 +32,21 @@ class DocumentError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SettingsDocument:
-    """The content of a YAML text.
-
-    Args:
-        data: Plain data: mappings with text for keys, lists, text, numbers, booleans, `None`.
-        lines: The line of every key and list item, counted from 1.
-        problems: Keys that stand twice, values of unknown kinds.
-    """
+    """The content of a YAML text."""
 
     data: Any = None
+    # of every key and list item, counted from 1
     lines: dict[KeyPath, int] = field(default_factory=dict)
+    # keys that stand twice, values of unknown kinds
     problems: list[Problem] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A setting that does not do what it seems to.
+    """A setting that does not do what it seems to."""
 
-    Args:
-        severity: `error` where it does nothing, `warning` where it does less than it says.
-        key: The dotted path of the setting.
-        message: What is wrong and what to do about it.
-    """
-
-    severity: Severity
-    key: str
+    severity: Severity  # `error` where it does nothing, `warning` where it does less than it says
+    key: str  # dotted
     message: str
 
     def __str__(self) -> str:
@@ -71,9 +55,6 @@ class Finding:
 
 class KeyLines:
     """The lines of dotted keys in a file.
-
-    Args:
-        lines: The line of each path.
 
     Example:
         >>> KeyLines({("tools", "add"): 3}).of("tools.add.timeout")

@@ -32,20 +32,13 @@ _BRING_TOOLS = frozenset({"mcp_servers", "toolboxes", FOREIGN})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SoundPart:
-    """Settings without the keys that are wrong.
-
-    Args:
-        settings: What is left.
-        problems: What is wrong with the rest.
-        document: The settings as they were written.
-        left_out: The keys that are wrong.
-        keys: The dotted keys of the file, by those of `settings`: a list may have become shorter.
-    """
+    """Settings without the keys that are wrong."""
 
     settings: Settings
     problems: Sequence[Problem]
-    document: SettingsDocument
-    left_out: frozenset[KeyPath]
+    document: SettingsDocument  # as the settings were written
+    left_out: frozenset[KeyPath]  # the keys that are wrong
+    # the dotted keys of the file, by those of `settings`: a list may have become shorter
     keys: Mapping[str, str]
 
     @property

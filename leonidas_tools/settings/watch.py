@@ -48,8 +48,7 @@ class WatchedSettings:
     is broken, half written or gone changes nothing: the last good settings stay, and a warning
     names the place. Neither do settings that one of the checks refuses (`add_check`).
 
-    Args:
-        source: A path, a mapping, settings, or `None` for the defaults. Only a path is followed.
+    Of its sources, only a path is followed.
 
     Raises:
         ConfigurationError: The settings are wrong.
@@ -85,20 +84,15 @@ class WatchedSettings:
     def on_change(self, callback: Callback) -> Callable[[], None]:
         """Call back with the new settings each time they have changed.
 
-        Returns:
-            A function that ends it.
+        Return a function that ends it.
         """
         return self._listeners.subscribe(callback)
 
     def add_check(self, check: Check) -> Callable[[], None]:
         """Ask this function before other settings take effect.
 
-        Args:
-            check: Returns why the new settings are refused; nothing where they are not. It is
-                called in the thread that reads them.
-
-        Returns:
-            A function that ends it.
+        It returns why they are refused, or nothing; it is called in the thread that reads them.
+        Return a function that ends it.
         """
         self._checks.append(check)
 
@@ -288,7 +282,7 @@ async def _settled(path: Path) -> object:
 def _look(path: Path) -> object:
     """Differs whenever the file may have changed; links on the way are followed."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         return error.errno
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

@@ -45,11 +45,8 @@ def update_file(
     The new content is validated first and replaces the old at once: no reader sees half of it.
     A symbolic link stays one; the file it points to is replaced.
 
-    Args:
-        path: The file.
-        changes: Values by dotted key; `None` removes a key.
-        initial: The text of a file that is not there yet.
-        check: Takes the new settings and their text, and raises where they are to be refused.
+    `None` removes a key. `initial` is the text of a file that is not there yet; `check` takes the
+    new settings and their text, and raises where they are to be refused.
 
     Raises:
         ConfigurationError: The changes are wrong, or the file cannot be changed; it stays intact.
@@ -321,21 +318,13 @@ def delete_key(text: str, path: KeyPath) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Entry:
-    """A key and its value with their positions in the text.
-
-    Args:
-        key: The key's node.
-        value: The value's node.
-        start: Where the value begins.
-        end: Where it ends, comments left out.
-        is_alias: Whether the value is only a reference to one elsewhere.
-    """
+    """A key and its value with their positions in the text."""
 
     key: yaml.Node
     value: Any
     start: int
-    end: int
-    is_alias: bool
+    end: int  # comments left out
+    is_alias: bool  # the value is only a reference to one elsewhere
 
     @property
     def key_start(self) -> int:

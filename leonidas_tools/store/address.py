@@ -25,10 +25,8 @@ def default_file() -> Path:
 def database_url(where: str | Path | None, *, key: str = "store.url") -> URL:
     """Return the URL of a database with its driver.
 
-    Args:
-        where: A path, or an address such as `sqlite:///kept.db` or `postgresql://host/name`; by
-            default the user's file.
-        key: The setting or option that an error names.
+    `where` is a path, or an address such as `sqlite:///kept.db` or `postgresql://host/name`; by
+    default the user's file. `key` is the setting or option that an error names.
 
     Raises:
         ConfigurationError: The address is invalid, or its driver is not installed.

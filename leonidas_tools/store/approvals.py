@@ -56,18 +56,10 @@ _PLAIN_YES = frozenset({"approve", "always", "proceed"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftQuestion:
-    """A question that nobody has answered where it was asked.
-
-    Args:
-        id: The id of the question.
-        digest: The hash of what was asked about.
-        tool: The tool's name.
-        call_id: The id of the call.
-        arguments: The arguments, as the call had them.
-    """
+    """A question that nobody has answered where it was asked."""
 
     id: str
-    digest: str
+    digest: str  # of what was asked about
     tool: str
     call_id: str | None
     arguments: Any
@@ -137,12 +129,6 @@ class ApprovalTable:
     ) -> Approval:
         """Store an approval question, to be answered in any process.
 
-        Args:
-            call: The call.
-            message: The text for the person.
-            fingerprint: Binds the answer to the call's arguments.
-            expires_in_seconds: When the question expires.
-
         Raises:
             StoreError: The question cannot be written.
         """
@@ -176,12 +162,6 @@ class ApprovalTable:
 
         A question past its expiry is `expired`, with any answer.
 
-        Args:
-            approval_id: The id of the question.
-            decision: The answer.
-            by: The person or program that answers.
-            note: A note with the answer.
-
         Raises:
             StoreError: There is no such question, or it cannot be written.
         """
@@ -209,12 +189,7 @@ class ApprovalTable:
 
         A question whose process died before an answer is `unanswered`: its call does not run.
 
-        Args:
-            session: Only questions of this session.
-            user: Only questions to this user, as `Approval.user` has it.
-            tool: Only questions about this tool.
-            decision: Only questions with this decision.
-            limit: The maximum number of questions; `None` for all.
+        `user` is as `Approval.user` has it.
 
         Raises:
             StoreError: The questions cannot be read.
@@ -251,9 +226,7 @@ class ApprovalTable:
         They have not expired, their session was left, and their calls wait for the answer. One
         that the model has asked for again since then is left out.
 
-        Args:
-            session: The id of the session.
-            user: The user, as `Approval.user` has it.
+        `user` is as `Approval.user` has it.
 
         Raises:
             StoreError: The questions cannot be read.
@@ -297,10 +270,6 @@ class ApprovalTable:
         once: that has the outcome of the call there. Silence is no answer to a question that was
         asked again elsewhere.
 
-        Args:
-            grant: The permission that the question has given here.
-            is_once: Whether the call happens once.
-
         Raises:
             StoreError: The questions cannot be read.
         """
@@ -331,9 +300,6 @@ class ApprovalTable:
     async def get(self, approval_id: str) -> Approval:
         """Return one question.
 
-        Args:
-            approval_id: The id of the question.
-
         Raises:
             StoreError: There is no such question, or it cannot be read.
         """
@@ -345,9 +311,7 @@ class ApprovalTable:
     ) -> list[Approval]:
         """Return the open questions that have not expired, the oldest first.
 
-        Args:
-            session: Only questions of this session.
-            user: Only questions to this user, as `Approval.user` has it.
+        `user` is as `Approval.user` has it.
 
         Raises:
             StoreError: The questions cannot be read.

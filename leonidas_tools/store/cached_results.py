@@ -132,13 +132,8 @@ class CachedResults:
     ) -> bool:
         """Keep a result, unless it was invalidated since; return whether it may be written at all.
 
-        Args:
-            key: Stands for the call.
-            call: The call.
-            result: Its result, without pictures and sounds.
-            generation: What `find` returned before the call ran.
-            seconds: How long it may be of use.
-            most: How many results of a tool are kept, and their bytes; the oldest go first.
+        `generation` is what `find` returned before the call ran; `most` is how many results of a
+        tool are kept, and their bytes: the oldest go first.
         """
         content = _written(call, result)
         if content is None:

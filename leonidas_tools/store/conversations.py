@@ -26,17 +26,11 @@ _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationStart:
-    """The start of a conversation, or its refusal.
+    """The start of a conversation, or its refusal."""
 
-    Args:
-        id: The id of the conversation; `None` if it may not begin.
-        at_once: The number of conversations of the user before it.
-        in_last_minute: The number that the user has begun in the last minute before it.
-    """
-
-    id: str | None
-    at_once: int
-    in_last_minute: int
+    id: str | None  # `None` if it may not begin
+    at_once: int  # of the user, before it
+    in_last_minute: int  # begun by the user before it
 
 
 class ConversationTable:
@@ -53,11 +47,6 @@ class ConversationTable:
     async def begin(self, user: str, *, at_once: int, per_minute: int) -> ConversationStart:
         """Begin a conversation of a user, unless a limit is reached.
 
-        Args:
-            user: The user's id.
-            at_once: The maximum number of conversations of the user at once.
-            per_minute: The maximum number that the user may begin in a minute.
-
         Raises:
             StoreError: The conversations cannot be counted.
         """
@@ -73,11 +62,7 @@ class ConversationTable:
         return start
 
     def end(self, id_: str) -> None:
-        """End a conversation; the end is written in the background.
-
-        Args:
-            id_: What `begin` has returned.
-        """
+        """End a conversation; the end is written in the background."""
         self._writer.conversations -= 1
         ended = update(conversations).where(conversations.c.id == id_).values(ended=time.time())
 

@@ -56,12 +56,7 @@ class MemoryTable:
     ) -> list[Memory]:
         """Keep texts; one that is known already is not kept twice.
 
-        Args:
-            user: Whose memories.
-            texts: What to remember.
-            embedder: Turns them into vectors; they are recalled by the same one.
-            source: The file that they were read from.
-            created: When that was, in seconds since the epoch; by default now.
+        They are recalled by the same embedder. `source` is the file that they were read from.
 
         Raises:
             TooManyMemoriesError: The user has as many memories as are kept.
@@ -102,11 +97,7 @@ class MemoryTable:
     ) -> list[Memory]:
         """Return the memories of the user that are nearest to a query, the nearest first.
 
-        Args:
-            user: Whose memories.
-            query: What is asked for.
-            embedder: The one that they were kept with.
-            limit: How many at most, up to 100.
+        The embedder is the one that they were kept with; `limit` is at most 100.
 
         Raises:
             ModelError: There is no vector.
@@ -162,10 +153,6 @@ class MemoryTable:
 
     async def sources(self, user: str | None, embedder: Embedder) -> dict[str, float]:
         """Return the files that memories of the user were read from, and when each was read.
-
-        Args:
-            user: Whose memories.
-            embedder: The one that they were kept with.
 
         Raises:
             StoreError: They cannot be read.

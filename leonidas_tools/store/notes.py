@@ -136,12 +136,8 @@ class NoteTable:
     ) -> FoundNotes:
         """Return notes with all words of the query, the best first; without one, the latest.
 
-        Args:
-            user: Whose notes.
-            query: Words in any order, without regard to case and accents; the beginning of a word
-                is enough.
-            tag: Only notes with this tag.
-            limit: How many at most.
+        The words may come in any order, without regard to case and accents; the beginning of a word
+        is enough.
 
         Raises:
             StoreError: They cannot be read.

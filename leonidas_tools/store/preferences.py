@@ -51,11 +51,7 @@ class PreferenceTable:
 
         A session reads changes by other processes before a call that has an effect.
 
-        Args:
-            listener: Receives all preferences of the user, on the loop that has written them.
-
-        Returns:
-            A function that unsubscribes.
+        It is called on the loop that has written them. Return a function that unsubscribes it.
         """
         return self._listeners.subscribe(listener)
 
@@ -66,9 +62,6 @@ class PreferenceTable:
 
     async def read(self, user: str) -> Preferences:
         """Return a user's preferences; version 0 if none were ever set.
-
-        Args:
-            user: The user's id.
 
         Raises:
             StoreError: The preferences cannot be read.
@@ -81,10 +74,7 @@ class PreferenceTable:
     ) -> Preferences:
         """Replace all of a user's preferences.
 
-        Args:
-            user: The user's id.
-            values: The preferences by name; plain JSON.
-            version: The version that the values are based on; by default any.
+        `version` is the one that the values are based on; by default any.
 
         Raises:
             StaleVersionError: The preferences have changed since that version.
@@ -98,10 +88,7 @@ class PreferenceTable:
     ) -> Preferences:
         """Change some of a user's preferences by JSON Merge Patch (RFC 7396): `None` removes one.
 
-        Args:
-            user: The user's id.
-            changes: The changes by name; a mapping changes parts of a value.
-            version: The version that the changes are based on; by default any.
+        `version` is the one that the changes are based on; by default any.
 
         Raises:
             StaleVersionError: The preferences have changed since that version.

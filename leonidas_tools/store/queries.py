@@ -76,25 +76,15 @@ async def find_executions(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repetition:
-    """A call that may repeat an earlier one.
-
-    Args:
-        session: Its session.
-        user: The user of the session.
-        tool: Its tool.
-        call_id: Its id.
-        run: The opening of the store that it is made in.
-        bound: When the session came here, in seconds since the epoch.
-        known_until: Until when the model knows what was done before.
-    """
+    """A call that may repeat an earlier one."""
 
     session: str
     user: str
     tool: str
     call_id: str
-    run: str
-    bound: float
-    known_until: float
+    run: str  # the opening of the store that it is made in
+    bound: float  # when the session came here, in seconds since the epoch
+    known_until: float  # until when the model knows what was done before
 
 
 async def find_repeated(database: Database, call: Repetition) -> list[Execution]:

@@ -144,10 +144,7 @@ class ReminderTable:
     async def fire(self, reminder: Reminder, *, at: float, due: float | None) -> bool:
         """Note a firing; `False` where another process has fired it.
 
-        Args:
-            reminder: As it was read.
-            at: The next time by its rule, or the last.
-            due: The time of its next firing.
+        `at` is the next time by its rule, or the last.
 
         Raises:
             StoreError: It cannot be written.

@@ -47,14 +47,7 @@ class ResultTable:
     ) -> str:
         """Store a result.
 
-        Args:
-            content: The whole content.
-            mime_type: The type of the content.
-            session: The only session that may read it; by default any.
-            expires_in_seconds: How long to store it, if not the default time.
-
-        Returns:
-            A handle that cannot be guessed.
+        The handle that is returned cannot be guessed.
 
         Raises:
             ValueError: The result is longer than 64 MiB, or than the bound of all results.
@@ -125,10 +118,7 @@ class ResultTable:
     ) -> list[KeptResult]:
         """Return the results that have not expired, without their contents, the newest first.
 
-        Args:
-            session: Only results of this session.
-            user: Only results of this user, as `KeptResult.user` has it.
-            limit: The maximum number of results; `None` for all.
+        `user` is as `KeptResult.user` has it.
 
         Raises:
             StoreError: The results cannot be read.
@@ -154,12 +144,7 @@ class ResultTable:
     ) -> SpilledResult:
         """Return a piece of a result, or all of it; only the piece is read.
 
-        Args:
-            handle: A handle that `put` returned.
-            offset: The start of the piece, in bytes.
-            limit: The maximum length of the piece, in bytes.
-            session: The session that reads, for a result that belongs to one session.
-            user: The user that reads, for a result that belongs to one user.
+        `offset` and `limit` are in bytes; `session` and `user` are who reads.
 
         Raises:
             StoreError: There is no such result, it has expired, or it cannot be read.
@@ -195,9 +180,6 @@ class ResultTable:
     async def remove(self, handle: str) -> None:
         """Delete a result, if it exists.
 
-        Args:
-            handle: A handle that `put` returned.
-
         Raises:
             StoreError: The database cannot be written to.
         """
@@ -210,11 +192,7 @@ class SessionResults:
 
     No call waits for the disk.
 
-    Args:
-        table: The database.
-        writer: Writes to it.
-        memory: Where the results of this process are.
-        owner: Returns the user of the session: others may have one of the same id.
+    `owner` returns the user of the session: others may have one of the same id.
     """
 
     def __init__(

@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from _typeshed import DataclassInstance
+
 STARTED = "started"
 """The status of a running call."""
 INTERRUPTED = "interrupted"
 """The status of a call whose process ended before it."""
+
+
+class _Row:
+    """A row that can be shown."""
+
+    __slots__ = ()
+
+    def to_json(self: DataclassInstance) -> dict[str, Any]:
+        """Return the row as plain JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +43,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Execution:
+class Execution(_Row):
     """One call. Secrets are masked, and long values are truncated.
 
     Args:
@@ -83,13 +95,9 @@ class Execution:
         """Return whether it was interrupted and may have had its effect."""
         return self.status == INTERRUPTED and self.effect not in ("read", "idempotent")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the row as plain JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SessionSummary:
+class SessionSummary(_Row):
     """One session.
 
     Args:
@@ -110,13 +118,9 @@ class SessionSummary:
     failures: int
     pending_approvals: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the row as plain JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReplayEvent:
+class ReplayEvent(_Row):
     """An event of a session.
 
     Args:
@@ -133,10 +137,6 @@ class ReplayEvent:
     trace_id: str
     data: Mapping[str, Any]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the event as plain JSON."""
-        return asdict(self)
-
 
 class Decision(StrEnum):
     """The outcome of an approval question; `unanswered` if its process died."""
@@ -149,7 +149,7 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Approval:
+class Approval(_Row):
     """An approval question and its answer.
 
     Args:
@@ -197,13 +197,9 @@ class Approval:
     channel: str | None = None
     edited: Any = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the row as plain JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Preferences:
+class Preferences(_Row):
     """The preferences of a user.
 
     Args:
@@ -217,10 +213,6 @@ class Preferences:
     values: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
     updated: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the row as plain JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -245,7 +237,7 @@ class SpilledResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeptResult:
+class KeptResult(_Row):
     """A result that is too long for the model, without its content.
 
     Args:
@@ -266,13 +258,9 @@ class KeptResult:
     created: float
     expires: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the row as plain JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StoreStatus:
+class StoreStatus(_Row):
     """The status of the store.
 
     Args:
@@ -307,7 +295,3 @@ class StoreStatus:
     records_dropped: int
     set_aside: str | None
     lost: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the status as plain JSON."""
-        return asdict(self)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.rules.rule import Rule
+    from leonidas_tools.session.kept import Kept
     from leonidas_tools.store.rows import Preferences
     from leonidas_tools.store.store import Store
     from leonidas_tools.store.writer import Writer
@@ -207,17 +208,15 @@ class SessionBinding:
                 self._store.results, self._writer, memory, partial(_owner, ref(session))
             )
             ends.append(partial(setattr, results, "store", memory))
-        memories = session.get(Memories)
-        if memories.store is None:  # else the application stores them elsewhere
-            memories.store = self._store.memories
-            ends.append(partial(setattr, memories, "store", None))
-        notes, reminders = session.get(Notes), session.get(Reminders)
-        if notes.store is None:  # else the application stores them elsewhere
-            notes.store = self._store.notes
-            ends.append(partial(setattr, notes, "store", None))
-        if reminders.store is None:
-            reminders.store = self._store.reminders
-            ends.append(partial(setattr, reminders, "store", None))
+        kept: list[tuple[Kept[Any], object]] = [
+            (session.get(Memories), self._store.memories),
+            (session.get(Notes), self._store.notes),
+            (session.get(Reminders), self._store.reminders),
+        ]
+        for kind, table in kept:
+            if kind.store is None:  # else the application stores them elsewhere
+                kind.store = table
+                ends.append(partial(setattr, kind, "store", None))
         return _SessionState(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
 
     async def _load(self, session: ToolSession, state: _SessionState) -> None:

@@ -33,10 +33,6 @@ class TaskTable:
     async def read(self, session: str, *, user: str | None = None) -> list[Task]:
         """Return the tasks of a session, in order.
 
-        Args:
-            session: The id of the session.
-            user: The user of the session, if it has one.
-
         Raises:
             StoreError: The tasks cannot be read.
         """
@@ -46,9 +42,7 @@ class TaskTable:
     async def find(self, session: str, *, user: str | None = None) -> list[Task]:
         """Return the tasks of all sessions of an id, those of each user in order.
 
-        Args:
-            session: The id of the sessions.
-            user: Only tasks of this user, as the history has it (`Execution.user`).
+        `user` is as `Execution.user` has it.
 
         Raises:
             StoreError: The tasks cannot be read.
@@ -61,11 +55,6 @@ class TaskTable:
 
     async def write(self, session: str, list_: Sequence[Task], *, user: str | None = None) -> None:
         """Replace all tasks of a session.
-
-        Args:
-            session: The id of the session.
-            list_: The tasks, in order, with unique ids.
-            user: The user of the session, if it has one.
 
         Raises:
             StoreError: The tasks cannot be written.
@@ -97,16 +86,7 @@ class TaskTable:
     ) -> list[Task]:
         """Change one task.
 
-        Args:
-            session: The id of the session.
-            task_id: The id of the task.
-            title: The new title; by default unchanged.
-            status: The new status; by default unchanged.
-            call: The trace id of a call to add to the task.
-            user: The user of the session, if it has one.
-
-        Returns:
-            All tasks of the session, in order.
+        What is left out stays. Return all tasks of the session, in order.
 
         Raises:
             StoreError: There is no such task, or it cannot be written.

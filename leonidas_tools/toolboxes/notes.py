@@ -174,8 +174,8 @@ async def _found(session: ToolSession, query: str, tag: str | None, limit: int) 
         found = await _keeper(session).find(user_of(session), query=query, tag=wanted, limit=limit)
     if not found.notes:
         what = " ".join(filter(None, (query, tag)))
-        said = say("no_notes_found", query=what) if what else say("no_notes")
-        return ToolResult.no_results(said, speech=said)
+        message = say("no_notes_found", query=what) if what else say("no_notes")
+        return ToolResult.no_results(message, speech=message)
     listed = [_short(note) for note in found.notes]
     titles = ", ".join(note.title for note in found.notes[:_MOST_SPOKEN])
     key = "some_notes" if found.total <= _MOST_SPOKEN else "many_notes"
@@ -196,11 +196,11 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except TooManyNotesError as error:
-        said = say("too_many_notes", most=MOST_NOTES)
-        raise ToolError(said, status="limited", reason_code="too_many_notes") from error
+        message = say("too_many_notes", most=MOST_NOTES)
+        raise ToolError(message, status="limited", reason_code="too_many_notes") from error
     except StoreError as error:
-        said = say("notes_unavailable")
-        raise ToolError(said, status="unavailable", reason_code="store_unavailable") from error
+        message = say("notes_unavailable")
+        raise ToolError(message, status="unavailable", reason_code="store_unavailable") from error
 
 
 def _known(note: Note | None, note_id: str) -> Note:
@@ -228,8 +228,8 @@ def _checked(text: str, settings: NotesSettings) -> str:
     if not text:
         raise ToolError(say("blank_note"), status="invalid_argument", reason_code="blank_note")
     if len(text) > settings.max_characters:
-        said = say("too_long_note", characters=len(text), most=settings.max_characters)
-        raise ToolError(said, status="invalid_argument", reason_code="too_long_note")
+        message = say("too_long_note", characters=len(text), most=settings.max_characters)
+        raise ToolError(message, status="invalid_argument", reason_code="too_long_note")
     return text
 
 

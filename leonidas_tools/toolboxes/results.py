@@ -40,8 +40,8 @@ async def read_result(
             handle, offset=offset, limit=None if whole else limit + 4, session=session
         )
     except StoreError as error:
-        said = say("unknown_result", handle=handle)
-        raise ToolError(said, status="not_found", reason_code="unknown_handle") from error
+        message = say("unknown_result", handle=handle)
+        raise ToolError(message, status="not_found", reason_code="unknown_handle") from error
     if pattern is None:
         text, used = _text(piece.content, limit)
         shown: dict[str, Any] = {"text": text}

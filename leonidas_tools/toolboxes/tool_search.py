@@ -16,12 +16,7 @@ from leonidas_tools.tools.tool import tool
 
 
 class ToolSearch:
-    """Finds tools that are not shown to the model, and has them shown in the session that asks.
-
-    Args:
-        registry: The tools that exist.
-        can_be_called: Whether a tool can be called now.
-    """
+    """Finds tools that are not shown to the model, and has them shown in the session that asks."""
 
     def __init__(self, registry: ToolRegistry, can_be_called: Callable[[AnyTool], bool]) -> None:
         self._registry = registry

@@ -151,8 +151,8 @@ class Weather:
         """
         wanted = (city or "").strip() or self._settings.default_city
         if wanted is None:
-            said = say("weather_no_city")
-            raise ToolError(said, status="invalid_argument", reason_code="no_city")
+            message = say("weather_no_city")
+            raise ToolError(message, status="invalid_argument", reason_code="no_city")
         certificates = await trusted_certificates()
         timeout = self._settings.timeout
         async with httpx2.AsyncClient(verify=certificates, timeout=timeout) as client:
@@ -205,9 +205,9 @@ async def _get(
                     if len(body) > _MOST_BYTES:
                         raise _unreadable("too_long")
     except httpx2.HTTPError as error:
-        said = say("weather_unreachable")
+        message = say("weather_unreachable")
         raise ToolError(
-            said, status="unavailable", retryable=True, reason_code="unreachable"
+            message, status="unavailable", retryable=True, reason_code="unreachable"
         ) from error
     try:
         return kind.model_validate_json(bytes(body))

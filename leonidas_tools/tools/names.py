@@ -99,9 +99,8 @@ def renamed_parameters(
 
     Gemini takes letters, digits and underscores only; in parameter names not even dots and dashes.
 
-    Returns:
-        The schema, the same object where nothing is renamed; and the own name by each legal name
-        that differs.
+    Return the schema, the same object where nothing is renamed, and the own name by each legal name
+    that differs.
 
     Example:
         >>> renamed_parameters({"properties": {"user-id": {}}, "required": ["user-id"]})

@@ -27,8 +27,7 @@ class Relevance:
     A word that a quarter of the tools have says nothing; a rare one says most. Words match if they
     are the same, or differ in a short ending only.
 
-    Args:
-        texts: By tool: its name, its tags and its description.
+    `texts` has the name, the tags and the description of each tool.
 
     Example:
         >>> relevance = Relevance({"book_flight": ("travel", "Books a seat."), "rome": ("", "")})

@@ -310,12 +310,12 @@ class WorkerProcess:
         if length > most_bytes:
             raise ProcessDiedError
         try:
-            said = json.loads(self._read(length))
+            data = json.loads(self._read(length))
         except (ValueError, RecursionError, _NoAnswerError):
             raise ProcessDiedError from None
-        if not isinstance(said, list) or said[-1:] != [self._number]:
+        if not isinstance(data, list) or data[-1:] != [self._number]:
             raise ProcessDiedError
-        return said[:-1]
+        return data[:-1]
 
     def _read(self, size: int) -> bytes:
         assert self._process is not None

@@ -29,9 +29,7 @@ _SPARE = 4
 class Workers:
     """A bounded pool of threads, and one of processes.
 
-    Args:
-        threads: How many sync tools run at once.
-        processes: How many CPU-bound tools run at once; by default a process a core.
+    By default there is a process a core.
     """
 
     def __init__(self, *, threads: int = 40, processes: int | None = None) -> None:

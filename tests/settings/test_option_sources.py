@@ -159,6 +159,12 @@ def test_an_mcp_tool_has_its_effect_from_an_annotation_unless_the_settings_say_a
     assert said(values["effect"]) == ("idempotent", "settings", "tools.files__find.effect")
 
 
+def test_the_code_of_an_mcp_tool_is_not_shown_to_run_on_an_engine():
+    settings = {"defaults": {"runs_on": "ray"}}
+    assert values_of(mcp_tool(ToolEffect.READ), settings)["runs_on"].value == "here"
+    assert values_of(settings=settings)["runs_on"].value == "ray"
+
+
 def test_every_value_is_plain_json_for_every_built_in_tool():
     for tool in AdvancedToolProcessor().registry:
         json.dumps([each.to_json() for each in effective(tool, load({}))])

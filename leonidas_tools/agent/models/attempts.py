@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from abc import ABC, abstractmethod
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
-from leonidas_tools.agent.models.model import Chunk, Restart
+from leonidas_tools.agent.models.model import (
+    DEFAULT_PARAMETERS,
+    Chunk,
+    Declared,
+    Message,
+    ModelParameters,
+    Restart,
+)
 from leonidas_tools.errors import ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from leonidas_tools.redaction import KnownSecrets
 
@@ -49,6 +58,65 @@ class AnswerLimits:
             )
 
 
+class ServedModel(ABC):
+    """A model behind a server.
+
+    `async with` closes its connections at the end; without it they are closed by `aclose`, or with
+    the process.
+    """
+
+    def __init__(self, name: str, limits: AnswerLimits, secrets: KnownSecrets) -> None:
+        self.name = name
+        self.limits = limits
+        self._secrets = secrets
+        self._client: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections; the next answer opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await self._close(client)
+
+    def stream(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Declared] = (),
+        parameters: ModelParameters = DEFAULT_PARAMETERS,
+    ) -> AsyncGenerator[Chunk]:
+        """Yield an answer piece by piece, as `Model.stream` says."""
+        attempt = partial(self._attempt, messages, tools, parameters)
+        return bounded(attempt, self.limits, self._secrets)
+
+    def _connected(self) -> Any:
+        """Return a client of this event loop: the connections of another cannot be used."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._loop = loop
+            self._client = self._open()
+        return self._client
+
+    @abstractmethod
+    def _attempt(
+        self, messages: Sequence[Message], tools: Sequence[Declared], parameters: ModelParameters
+    ) -> AsyncGenerator[Chunk]:
+        """Ask the server once."""
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """Return a new client."""
+
+    @abstractmethod
+    async def _close(self, client: Any) -> None:
+        """Close the connections of a client."""
+
+
 async def bounded(
     attempt: Callable[[], AsyncGenerator[Chunk]], limits: AnswerLimits, secrets: KnownSecrets
 ) -> AsyncGenerator[Chunk]:
@@ -78,11 +146,7 @@ async def bounded(
 
 
 class _Clock:
-    """The time that is left for the server.
-
-    Args:
-        seconds: How long it has.
-    """
+    """The time that is left for the server."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds_left = seconds

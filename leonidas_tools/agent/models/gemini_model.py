@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from contextlib import aclosing, suppress
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.agent.models.attempts import AnswerLimits, bounded
+from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel
 from leonidas_tools.agent.models.model import (
-    DEFAULT_PARAMETERS,
     Chunk,
     Declared,
     End,
@@ -40,7 +38,7 @@ _REFUSED = frozenset(
 )
 
 
-class GeminiModel:
+class GeminiModel(ServedModel):
     """A Gemini model that answers in text.
 
     Args:
@@ -71,51 +69,17 @@ class GeminiModel:
         retries: int = 2,
         backoff_seconds: float = 0.5,
     ) -> None:
-        self.name = model
-        self.limits = AnswerLimits(
+        limits = AnswerLimits(
             timeout_seconds=timeout_seconds, retries=retries, backoff_seconds=backoff_seconds
         )
         key = api_key or os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
         if client is None and not key:
             raise ConfigurationError("no API key for Gemini is set: set GEMINI_API_KEY")
-        self._secrets = KnownSecrets([key] if key else ())
+        super().__init__(model, limits, KnownSecrets([key] if key else ()))
         self._make = client or partial(_client, key, base_url)
-        self._client: Client | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
         return f"<GeminiModel {self.name!r}>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections; the next answer opens new ones."""
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.aio.aclose()
-
-    def stream(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Declared] = (),
-        parameters: ModelParameters = DEFAULT_PARAMETERS,
-    ) -> AsyncGenerator[Chunk]:
-        """Yield an answer piece by piece, with its usage and its end.
-
-        Args:
-            messages: The conversation so far.
-            tools: The functions it may call.
-            parameters: How it is to answer.
-
-        Raises:
-            ModelError: There is no answer; the error says why.
-        """
-        attempt = partial(self._attempt, messages, tools, parameters)
-        return bounded(attempt, self.limits, self._secrets)
 
     async def _attempt(
         self, messages: Sequence[Message], tools: Sequence[Declared], parameters: ModelParameters
@@ -147,13 +111,11 @@ class GeminiModel:
             ) from None
         yield pieces.end()
 
-    def _connected(self) -> Client:
-        """Return a client of this event loop: the connections of another cannot be used."""
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            self._loop = loop
-            self._client = self._make()
-        return self._client
+    def _open(self) -> Client:
+        return self._make()
+
+    async def _close(self, client: Client) -> None:
+        await client.aio.aclose()
 
 
 def _client(key: str | None, base_url: str | None) -> Client:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.agent.models.attempts import AnswerLimits, bounded
+from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel
 from leonidas_tools.agent.models.model import (
-    DEFAULT_PARAMETERS,
     Chunk,
     Declared,
     End,
@@ -42,11 +39,10 @@ _REASONING = ("reasoning_content", "reasoning")
 """Fields in which servers put what a model thinks; OpenAI itself keeps it back."""
 
 
-class OpenAIModel:
+class OpenAIModel(ServedModel):
     """A model behind an OpenAI-compatible endpoint.
 
-    Needs the extra `agent`. `async with` closes its connections at the end; without it they are
-    closed by `aclose`, or with the process.
+    Needs the extra `agent`.
 
     Args:
         model: The name of the model at the endpoint.
@@ -76,9 +72,8 @@ class OpenAIModel:
         retries: int = 2,
         backoff_seconds: float = 0.5,
     ) -> None:
-        self.name = model
         self.calls_functions = calls_functions
-        self.limits = AnswerLimits(
+        limits = AnswerLimits(
             timeout_seconds=timeout_seconds, retries=retries, backoff_seconds=backoff_seconds
         )
         if base_url is None:
@@ -89,47 +84,14 @@ class OpenAIModel:
                     "no API key for OpenAI is set: set OPENAI_API_KEY, or give base_url for "
                     "another server"
                 )
+        super().__init__(model, limits, KnownSecrets([api_key] if api_key else ()))
         self._base_url = base_url
         self._api_key = api_key or _NO_KEY
-        self._secrets = KnownSecrets([api_key] if api_key else ())
-        self._client: openai.AsyncOpenAI | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         _openai()
 
     def __repr__(self) -> str:
         place = "" if self._base_url is None else f" at {shown_place(self._base_url)}"
         return f"<OpenAIModel {self.name!r}{place}>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections; the next answer opens new ones."""
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.close()
-
-    def stream(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Declared] = (),
-        parameters: ModelParameters = DEFAULT_PARAMETERS,
-    ) -> AsyncGenerator[Chunk]:
-        """Yield an answer piece by piece, with its usage and its end.
-
-        Args:
-            messages: The conversation so far.
-            tools: The functions it may call.
-            parameters: How it is to answer.
-
-        Raises:
-            ModelError: There is no answer; the error says why.
-        """
-        attempt = partial(self._attempt, messages, tools, parameters)
-        return bounded(attempt, self.limits, self._secrets)
 
     async def _attempt(
         self, messages: Sequence[Message], tools: Sequence[Declared], parameters: ModelParameters
@@ -159,19 +121,17 @@ class OpenAIModel:
         for piece in pieces.end():
             yield piece
 
-    def _connected(self) -> openai.AsyncOpenAI:
-        """Return a client of this event loop: the connections of another cannot be used."""
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            openai = _openai()
-            self._loop = loop
-            self._client = openai.AsyncOpenAI(
-                api_key=self._api_key,
-                base_url=self._base_url,
-                max_retries=0,
-                timeout=openai.Timeout(None, connect=_CONNECT_SECONDS),
-            )
-        return self._client
+    def _open(self) -> Any:
+        openai = _openai()
+        return openai.AsyncOpenAI(
+            api_key=self._api_key,
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=openai.Timeout(None, connect=_CONNECT_SECONDS),
+        )
+
+    async def _close(self, client: openai.AsyncOpenAI) -> None:
+        await client.close()
 
 
 def _openai() -> Any:
@@ -201,9 +161,7 @@ def _options(
 def chat_function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a tool as the API of OpenAI takes it.
 
-    Args:
-        tool: The tool.
-        names: The names that the API takes, by the functions' own.
+    `names` are those that the API takes, by the functions' own.
     """
     function = {
         "name": names[tool.name],
@@ -222,9 +180,7 @@ def names_in(messages: Iterable[Message]) -> Iterator[str]:
 def chat_message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a message as the API of OpenAI takes it.
 
-    Args:
-        message: The message.
-        names: The names that the API takes, by the functions' own.
+    `names` are those that the API takes, by the functions' own.
     """
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": message.text}
@@ -256,9 +212,7 @@ class _CallInPieces:
 class _Pieces:
     """Put together what the server sends in pieces.
 
-    Args:
-        own_names: The functions' own names, by those the server knows.
-        taken: The ids of earlier calls.
+    `own_names` are the functions' own, by those the server knows; `taken` are ids of earlier calls.
     """
 
     def __init__(self, own_names: Mapping[str, str], taken: set[str]) -> None:
@@ -331,12 +285,12 @@ class _Pieces:
 
 def _model_error(error: openai.APIError, *, declares: bool) -> ModelError:
     openai = _openai()
-    said = f"{error.message}"
+    message = f"{error.message}"
     if isinstance(error, openai.APIStatusError):
         status = error.status_code
-        reason, retryable = _kind(status, said, declares=declares)
+        reason, retryable = _kind(status, message, declares=declares)
         return ModelError(
-            f"the server returned {status}: {said}",
+            f"the server returned {status}: {message}",
             reason=reason,
             retryable=retryable,
             retry_after_seconds=_retry_after(error.response.headers.get("retry-after")),
@@ -348,7 +302,7 @@ def _model_error(error: openai.APIError, *, declares: bool) -> ModelError:
             reason="connection",
             retryable=True,
         )
-    return ModelError(f"the server says: {said}", reason="server", retryable=True)
+    return ModelError(f"the server says: {message}", reason="server", retryable=True)
 
 
 def _kind(status: int, said: str, *, declares: bool) -> tuple[Any, bool]:

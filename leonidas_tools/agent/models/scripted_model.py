@@ -111,11 +111,6 @@ class ScriptedModel:
     ) -> AsyncGenerator[Chunk]:
         """Yield the next answer word by word, with its usage and its end.
 
-        Args:
-            messages: The conversation so far.
-            tools: The functions it may call.
-            parameters: How it is to answer.
-
         Raises:
             ModelError: The script has ended.
         """

@@ -62,8 +62,10 @@ async def _tools(config: Path, only: str | None) -> list[dict[str, Any]]:
         servers = {server["name"]: server for server in tools.mcp_servers.status()}
         if only is not None and only not in servers:
             if only in tools.settings.current.mcp_servers:
-                said = f"The MCP server {only!r} is disabled: set 'enabled: true' in the settings"
-                raise ConfigurationError(said)
+                message = (
+                    f"The MCP server {only!r} is disabled: set 'enabled: true' in the settings"
+                )
+                raise ConfigurationError(message)
             raise ConfigurationError(no_such_server(only, servers))
         found = []
         for name, server in servers.items():

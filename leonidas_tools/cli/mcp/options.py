@@ -32,10 +32,6 @@ ChangedConfig: TypeAlias = Annotated[
 def server_settings(config: Path | None, name: str) -> "MCPServerSettings":
     """Return the settings of one server.
 
-    Args:
-        config: The settings file; the default one when left out.
-        name: The server's name.
-
     Raises:
         ConfigurationError: The settings are wrong, or have no such server.
     """
@@ -62,7 +58,6 @@ def file_to_change(config: Path | None) -> Path:
 
     The settings that come with the package are never changed.
 
-    Args:
-        config: The file; when left out, that of the working directory, or `config/tools.yaml`.
+    Without `config`, it is that of the working directory, or `config/tools.yaml`.
     """
     return config or config_to_change()

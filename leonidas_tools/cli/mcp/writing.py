@@ -41,10 +41,6 @@ def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[
 
     A variable that is not set is written with an empty default: the file stays one that loads.
 
-    Args:
-        file: The settings file; made where it is missing.
-        servers: By name, as they stand under `mcp_servers`.
-
     Raises:
         ConfigurationError: One is there already, or the settings would be wrong with it.
     """

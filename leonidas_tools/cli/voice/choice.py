@@ -12,30 +12,20 @@ from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from leonidas_tools.cli.voice.interface import Microphone, Speaker
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VoiceOptions:
-    """The options of the command line.
+    """The options of the command line."""
 
-    Args:
-        wanted: Whether devices are to be used; `None` where they can be.
-        microphone: A WAV file in place of the microphone.
-        speaker: A WAV file in place of the speaker.
-    """
-
-    wanted: bool | None = None
-    microphone: Path | None = None
-    speaker: Path | None = None
+    wanted: bool | None = None  # `None`: where there are any
+    microphone: Path | None = None  # a WAV file in its place
+    speaker: Path | None = None  # a WAV file in its place
 
     def choose(self, *, by_default: bool) -> ChosenVoice:
         """Return the voice of a session.
-
-        Args:
-            by_default: Whether devices are used where nothing was said about them.
 
         Raises:
             ConfigurationError: What was asked for cannot be had.
@@ -73,19 +63,12 @@ class VoiceOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenVoice:
-    """The microphone and the speaker of one session, as far as it has them.
-
-    Args:
-        microphone: Hears the user.
-        speaker: Lets the user hear the model.
-        ends: Whether the microphone has an end, as a file has.
-        why_not: The reason why there are none.
-    """
+    """The microphone and the speaker of one session, as far as it has them."""
 
     microphone: Microphone | None = None
     speaker: Speaker | None = None
-    ends: bool = False
-    why_not: str = ""
+    ends: bool = False  # the microphone has an end, as a file has
+    why_not: str = ""  # the reason why there are none
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
     async def __aenter__(self) -> Self:
@@ -101,11 +84,6 @@ class ChosenVoice:
             self._stack.push_async_exit(stack.pop_all())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close them."""
         await self._stack.aclose()

@@ -17,7 +17,6 @@ from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from types import TracebackType
 
 _FORM = {"channels": 1, "dtype": "int16"}
 _LONGEST_WAIT_SECONDS = 10.0
@@ -67,12 +66,7 @@ class DeviceMicrophone:
         self._stream = _started("RawInputStream", MICROPHONE_HERTZ, heard)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """End recording."""
         self._stream.close()
 
@@ -107,12 +101,7 @@ class DeviceSpeaker(JitterBuffer):
         self._stream = _started("RawOutputStream", SPEAKER_HERTZ, wanted)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """End playing."""
         self._stream.close()
 

@@ -22,14 +22,23 @@ from leonidas_tools.files.reading import open_file, why_unreadable
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
-    from types import TracebackType
 
 
-class FileMicrophone:
+class _AlwaysOpen:
+    """A microphone that has nothing to open."""
+
+    async def __aenter__(self) -> Self:
+        """Do nothing."""
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Do nothing."""
+
+
+class FileMicrophone(_AlwaysOpen):
     """Play the sound of a WAV file once, as a microphone hears it.
 
-    Args:
-        path: A file of 16-bit mono at 16 kHz.
+    The file has 16-bit mono at 16 kHz.
 
     Raises:
         ConfigurationError: The file cannot be read, or has another format.
@@ -37,18 +46,6 @@ class FileMicrophone:
 
     def __init__(self, path: Path) -> None:
         self._sound = _read(path)
-
-    async def __aenter__(self) -> Self:
-        """Do nothing: the file is read already."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Do nothing."""
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Yield the sound of the file; the last frame is padded with silence."""
@@ -60,20 +57,8 @@ class FileMicrophone:
                 yield frame.ljust(MICROPHONE_FRAME_BYTES, b"\0")
 
 
-class SilentMicrophone:
+class SilentMicrophone(_AlwaysOpen):
     """Hear silence without an end."""
-
-    async def __aenter__(self) -> Self:
-        """Do nothing."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Do nothing."""
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Yield silence."""
@@ -85,8 +70,7 @@ class SilentMicrophone:
 class FileSpeaker(JitterBuffer):
     """Write the sound that the user would hear, silence included, to a WAV file.
 
-    Args:
-        path: The file; an existing file is overwritten.
+    An existing file is overwritten.
     """
 
     def __init__(self, path: Path) -> None:
@@ -115,12 +99,7 @@ class FileSpeaker(JitterBuffer):
         self._stack.callback(playing.cancel)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close the file."""
         await self._stack.aclose()
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from types import TracebackType
 
 FRAME_SECONDS = 0.02
 MICROPHONE_HERTZ = 16_000
@@ -23,12 +22,7 @@ class Device(Protocol):
         """Open it."""
         ...
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close it."""
         ...
 

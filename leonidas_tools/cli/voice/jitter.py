@@ -18,8 +18,7 @@ class JitterBuffer:
     After a silence it waits until it holds a little, or as long as that little lasts: so sounds
     that come late by less than that leave no gap.
 
-    Args:
-        prefill_seconds: The amount of sound to wait for before playing begins.
+    Playing begins when `prefill_seconds` of sound are there.
 
     Example:
         >>> buffer = JitterBuffer(prefill_seconds=0)

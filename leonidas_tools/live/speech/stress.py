@@ -18,19 +18,12 @@ _MARGIN_SECONDS = 0.1
 
 @dataclass(kw_only=True, slots=True)
 class Stress:
-    """A stretch of the sound that is to be stressed, in seconds of what the model has sent.
-
-    Args:
-        words: What is spoken there.
-        start: Where it begins.
-        end: Where it ends.
-        begun: Whether some of it has been heard.
-    """
+    """A stretch of the sound that is to be stressed, in seconds of what the model has sent."""
 
     words: str
     start: float
     end: float
-    begun: bool = False
+    begun: bool = False  # some of it has been heard
 
 
 class SpokenWords:

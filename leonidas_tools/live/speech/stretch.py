@@ -25,9 +25,6 @@ class TimeStretch:
     original form, at most two periods of the lowest pitch (31 ms), so that nothing is ever lost:
     a change of the rate, `flush` and the way back to 1.0 are seamless.
 
-    Args:
-        hertz: Samples per second.
-
     Example:
         >>> stretch = TimeStretch(24_000)
         >>> second = np.sin(np.arange(24_000, dtype=np.float32) * 0.05)

@@ -19,10 +19,6 @@ _STEEPEST_KNEE = 0.5
 class Voice:
     """16-bit mono PCM at another pace and loudness.
 
-    Args:
-        hertz: Samples per second.
-        volume: How loud it starts.
-
     Example:
         >>> voice = Voice(24_000, 1.0)
         >>> voice.changes(rate=1.0, volume=1.0), voice.changes(rate=1.5, volume=1.0)
@@ -57,10 +53,6 @@ def _written(samples: Samples) -> bytes:
 
 class Gain:
     """Multiplies sound by a volume, towards which it moves in a ramp (1.0 in 10 ms).
-
-    Args:
-        hertz: Samples per second.
-        volume: What it starts at.
 
     Example:
         >>> gain = Gain(24_000, 0.5)

@@ -1,6 +1,13 @@
 """Tokens for MCP servers that ask for one, by OAuth."""
 
 from leonidas_tools.mcp.auth.client import OpenPage, client_auth, token_file
-from leonidas_tools.mcp.auth.failures import NotAuthorizedError, reason
+from leonidas_tools.mcp.auth.failures import LoginRequiredError, NotAuthorizedError, reason
 
-__all__ = ["NotAuthorizedError", "OpenPage", "client_auth", "reason", "token_file"]
+__all__ = [
+    "LoginRequiredError",
+    "NotAuthorizedError",
+    "OpenPage",
+    "client_auth",
+    "reason",
+    "token_file",
+]

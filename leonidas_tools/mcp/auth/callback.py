@@ -6,15 +6,12 @@ import asyncio
 import contextlib
 import html
 import secrets
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.auth import AuthorizationCodeResult
 
 from leonidas_tools.mcp.auth.failures import LoginError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _HOST = "127.0.0.1"
 _PATH = "/callback"
@@ -31,8 +28,7 @@ class Callback:
     A request that does not carry the state of this login is refused and changes nothing: any page
     can send a browser here.
 
-    Args:
-        ports: The ports to try in turn; 0 is any free one.
+    `ports` are tried in turn; 0 is any free one.
     """
 
     def __init__(self, *ports: int) -> None:
@@ -55,12 +51,7 @@ class Callback:
             "set another `callback_port` under `auth`"
         )
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._result is not None and not self._result.cancel() and not self._result.cancelled():
             self._result.exception()  # retrieved, so that asyncio logs no warning
         if self._server is not None:

@@ -89,13 +89,7 @@ class ClientCredentialsAuth(RenewingProvider, ClientCredentialsOAuthProvider):
 class LoginAuth(RenewingProvider, OAuthClientProvider):
     """Gets tokens by the login of a person, and renews them without.
 
-    Args:
-        name: The server's name.
-        settings: Its settings.
-        auth: How to get a token.
-        file: Keeps the tokens.
-        open_client: Opens the client that renews them.
-        open_page: Shows the login page to the person; without it there is no person.
+    Without `open_page` there is no person.
     """
 
     def __init__(

@@ -21,6 +21,10 @@ class NotAuthorizedError(httpx2.TransportError):
     """Raised in place of a request that needs a token where there is none; says why."""
 
 
+class LoginRequiredError(NotAuthorizedError):
+    """Raised where a person has to log in first."""
+
+
 class LoginError(OAuthFlowError):
     """Raised where a token cannot be got; its text names no secret."""
 

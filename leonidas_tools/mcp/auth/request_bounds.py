@@ -39,9 +39,7 @@ class OAuthRequestBounds:
     The metadata are the server's word: it could have us send requests to what only this machine
     reaches, or tokens over a connection that anyone can read.
 
-    Args:
-        server: The server's address.
-        issuer: The authorization server of the settings, trusted like the server's own address.
+    The issuer of the settings is trusted like the server's own address.
     """
 
     def __init__(self, server: str, issuer: str | None) -> None:
@@ -171,10 +169,10 @@ async def _reach_of(url: str) -> _Reach:
     if getproxies().get(scheme) and not proxy_bypass(host):
         return _Reach.PUBLIC  # the proxy looks it up, in its own network
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        infos = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return _Reach.PUBLIC
-    return max((_reach(str(each[4][0]).partition("%")[0]) for each in found), default=_Reach.PUBLIC)
+    return max((_reach(str(each[4][0]).partition("%")[0]) for each in infos), default=_Reach.PUBLIC)
 
 
 def _reach(text: str) -> _Reach:

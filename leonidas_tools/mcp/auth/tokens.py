@@ -33,11 +33,8 @@ class TokenFile:
     A token that was kept for another address or client is ignored: it goes to no server
     but the server that it was got for.
 
-    Args:
-        server: The server's name.
-        url: Its address.
-        client: The client of the settings; one that was registered when left out.
-        on_secret: Called with each token that is read or written, so that it can be masked.
+    `client` is that of the settings; without it, one that was registered. `on_secret` is called
+    with each token that is read or written, so that it can be masked.
     """
 
     def __init__(

@@ -17,40 +17,40 @@ def server_down(name: str, reason: str) -> RetryableError:
 
 def server_lost(name: str, reason: str, *, once: bool) -> ToolError:
     """Return the error of a call during which the server was lost."""
-    said = say("mcp_server_lost", server=name, reason=reason)
-    return _gone(said, "mcp_server_lost", once=once)
+    message = say("mcp_server_lost", server=name, reason=reason)
+    return _gone(message, "mcp_server_lost", once=once)
 
 
 def malformed_answer(name: str, tool: str, *, once: bool) -> ToolError:
     """Return the error of a call whose result does not match the tool's description."""
-    said = say("mcp_malformed_answer", tool=tool, server=name)
-    return _ended(said, "mcp_malformed_answer", once=once)
+    message = say("mcp_malformed_answer", tool=tool, server=name)
+    return _ended(message, "mcp_malformed_answer", once=once)
 
 
 def too_long_answer(name: str, tool: str, size: str) -> ToolError:
     """Return the error of a call whose result is longer than allowed."""
-    said = say("mcp_answer_too_long", tool=tool, server=name, size=size)
-    return ToolError(said, reason_code="mcp_answer_too_long")
+    message = say("mcp_answer_too_long", tool=tool, server=name, size=size)
+    return ToolError(message, reason_code="mcp_answer_too_long")
 
 
 def task_lost(name: str, tool: str, why: str, *, once: bool) -> ToolError:
     """Return the error of a call whose task the server no longer knows."""
-    said = say("mcp_task_lost", server=name, tool=tool, reason=why)
-    return _gone(said, "mcp_task_lost", once=once)
+    message = say("mcp_task_lost", server=name, tool=tool, reason=why)
+    return _gone(message, "mcp_task_lost", once=once)
 
 
 def task_cancelled(name: str, tool: str, why: str, *, once: bool) -> ToolError:
     """Return the error of a call whose task the server cancelled."""
-    said = say("mcp_task_cancelled", server=name, tool=tool)
+    message = say("mcp_task_cancelled", server=name, tool=tool)
     if why:
-        said = say("mcp_task_cancelled_because", server=name, tool=tool, reason=why)
-    return _ended(said, "mcp_task_cancelled", once=once)
+        message = say("mcp_task_cancelled_because", server=name, tool=tool, reason=why)
+    return _ended(message, "mcp_task_cancelled", once=once)
 
 
 def asks_without_end(name: str, tool: str, rounds: int, *, once: bool) -> ToolError:
     """Return the error of a call for which the server kept requesting input."""
-    said = say("mcp_asks_without_end", tool=tool, server=name, rounds=rounds)
-    return _ended(said, "mcp_asks_without_end", once=once)
+    message = say("mcp_asks_without_end", tool=tool, server=name, rounds=rounds)
+    return _ended(message, "mcp_asks_without_end", once=once)
 
 
 def _gone(said: MessageText, reason_code: str, *, once: bool) -> ToolError:

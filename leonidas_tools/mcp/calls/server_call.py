@@ -17,19 +17,12 @@ _CALL_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerCall:
-    """A call as a server gets it.
+    """A call as a server gets it."""
 
-    Args:
-        tool: The name the server gave the tool.
-        arguments: Its arguments.
-        once: Whether the call may change what it must not change twice.
-        seconds: How long the caller waits.
-    """
-
-    tool: str
+    tool: str  # as the server calls it
     arguments: Mapping[str, Any]
-    once: bool
-    seconds: float
+    once: bool  # it may change what it must not change twice
+    seconds: float  # how long the caller waits
 
 
 def call_of(

@@ -18,7 +18,7 @@ from pydantic import FiniteFloat, ValidationError
 
 from leonidas_tools.mcp.calls import errors
 from leonidas_tools.mcp.features.ongoing_calls import runs_as
-from leonidas_tools.mcp.transport.http_client import NOT_SENT, SESSION_GONE
+from leonidas_tools.mcp.transport.http_client import SESSION_GONE, UNSENT
 from leonidas_tools.mcp.transport.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _MOST_POLL_SECONDS = 10.0
 """Servers may ask for longer intervals: then the call could time out unnoticed."""
 _CANCEL_SECONDS = 5.0
 """Time a server may take to start or end a task whose caller was cancelled."""
-_UNANSWERED = frozenset({mcp_types.CONNECTION_CLOSED, NOT_SENT, SESSION_GONE, *UNREADABLE})
+_UNANSWERED = frozenset({mcp_types.CONNECTION_CLOSED, SESSION_GONE, *UNSENT, *UNREADABLE})
 """The codes of errors made by the client, not by the server."""
 _ENDED = frozenset({"completed", "failed", "cancelled"})
 

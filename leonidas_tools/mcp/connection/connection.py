@@ -28,7 +28,7 @@ from leonidas_tools.mcp.features.resource_tools import ResourceTools
 from leonidas_tools.mcp.listing.listing import Listing, list_tools
 from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
 from leonidas_tools.mcp.transport.http import HTTPServer
-from leonidas_tools.mcp.transport.http_client import NOT_SENT, SESSION_GONE
+from leonidas_tools.mcp.transport.http_client import SESSION_GONE, UNSENT
 from leonidas_tools.mcp.transport.lenient import LenientTransport
 from leonidas_tools.mcp.transport.reasons import reason_of, root_error, with_place
 from leonidas_tools.mcp.transport.redaction import ServerRedaction
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-NOT_A_MESSAGE = "which is not an MCP message"
 _CLOSE_SECONDS = 1.0
 _ANSWER_SECONDS = 30.0
 _COALESCE_SECONDS = 0.25
@@ -104,6 +103,8 @@ class MCPConnection:
     ) -> None:
         self.lost: str | None = None
         """Why the connection was lost, once it was."""
+        self.exit_code: int | None = None
+        """The exit code of a server over stdio, if the connection was lost by its exit."""
         self.limit_seconds = settings.timeout or _ANSWER_SECONDS
         """Time the server may take to answer any request but a call."""
         self._name = name
@@ -164,10 +165,10 @@ class MCPConnection:
             await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
         return bool(swallowed)
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, exit_code: int | None = None) -> None:
         """Record that the connection is lost."""
         if self.lost is None:
-            self.lost = reason
+            self.lost, self.exit_code = reason, exit_code
         self._changes.set()
 
     async def wait_for_change(self) -> bool:
@@ -249,12 +250,17 @@ class MCPConnection:
         return {key: value for key, value in status.items() if value is not None}
 
     @property
+    def has_printed(self) -> bool:
+        """Return whether a server over stdio has printed what is not a message."""
+        return self._stdio is not None and self._stdio.garbage is not None
+
+    @property
     def last_output(self) -> str:
         """Return the output of a server over stdio that explains its end; not for the model."""
         if self._stdio is None:
             return ""
         garbage, lines = self._stdio.garbage, self._stdio.last_lines
-        printed = f"; it printed {garbage!r}, {NOT_A_MESSAGE}" if garbage else ""
+        printed = f"; it printed {garbage!r}, which is not an MCP message" if garbage else ""
         return printed + (f"; it last wrote: {' / '.join(lines)}" if lines else "")
 
     async def ping(self) -> None:
@@ -356,7 +362,7 @@ class MCPConnection:
         if error.code == SESSION_GONE:
             self.lose(say("mcp_session_gone"))
             return self._not_reached(say("mcp_session_gone"), call, task)
-        if error.code == NOT_SENT:
+        if error.code in UNSENT:
             return self._not_reached(error.message, call, task)
         # Over HTTP one request may be cut off while the others go on.
         cut_off = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED

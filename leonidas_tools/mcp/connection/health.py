@@ -24,10 +24,8 @@ class HealthCheck:
     excuses its server's silence for as long as the call itself may take, and no longer: then
     it is not waited for any more, and a server that still says nothing is of no use to the next.
 
-    Args:
-        ask: Asks the server; an error that it answers with is an answer.
-        every_seconds: How long it may be silent before it is asked; `None` never asks.
-        limit_seconds: How long it may take to answer.
+    An error that the server answers `ask` with is an answer. Without `every_seconds` it is never
+    asked.
     """
 
     def __init__(

@@ -11,10 +11,18 @@ from urllib.parse import urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
+from mcp.shared.exceptions import MCPError
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp.auth import LoginRequiredError
 from leonidas_tools.mcp.doctor.check_result import CheckResult
-from leonidas_tools.mcp.transport.reasons import why
+from leonidas_tools.mcp.transport.http_client import LOGIN_NEEDED, WRONG_PATH, WRONG_PATH_STATUSES
+from leonidas_tools.mcp.transport.reasons import (
+    StrangeAnswerError,
+    breaks_protocol,
+    root_error,
+    why,
+)
 from leonidas_tools.mcp.transport.tls import tls_context, tls_reason
 from leonidas_tools.redaction.addresses import shown_place
 
@@ -74,11 +82,33 @@ async def elsewhere(settings: MCPServerSettings) -> str | None:
     return None
 
 
+def may_be_elsewhere(error: Exception) -> bool:
+    """Return whether an error says that another path of the same host may be right."""
+    match root_error(error):
+        case MCPError() as refused:
+            return refused.code == WRONG_PATH
+        case httpx2.HTTPStatusError() as refused:
+            return refused.response.status_code in WRONG_PATH_STATUSES
+        case StrangeAnswerError():
+            return True
+        case cause:
+            return breaks_protocol(cause)
+
+
+def needs_login(error: Exception) -> bool:
+    """Return whether an error says that a person has to log in."""
+    match root_error(error):
+        case MCPError() as refused:
+            return refused.code == LOGIN_NEEDED
+        case cause:
+            return isinstance(cause, LoginRequiredError)
+
+
 async def _name(host: str, port: int) -> CheckResult:
     begun = time.perf_counter()
     try:
         async with asyncio.timeout(_SECONDS):
-            found = await asyncio.get_running_loop().getaddrinfo(
+            infos = await asyncio.get_running_loop().getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
             )
     except (OSError, TimeoutError):
@@ -88,7 +118,7 @@ async def _name(host: str, port: int) -> CheckResult:
             message=f"{host!r} is not known",
             hint="correct the host of the url; or check the network, such as a VPN",
         )
-    addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in found))
+    addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in infos))
     return CheckResult(
         step="name", outcome="ok", message=addresses, seconds=time.perf_counter() - begun
     )

@@ -51,9 +51,9 @@ def before_start(settings: MCPServerSettings) -> Iterator[CheckResult]:
 def _command(settings: MCPServerSettings) -> CheckResult:
     command = str(settings.command)
     path = settings.env.get("PATH", os.environ.get("PATH", os.defpath))
-    found = shutil.which(command, path=path)
-    if found is not None:
-        return CheckResult(step="command", outcome="ok", message=f"{command} is {found}")
+    executable = shutil.which(command, path=path)
+    if executable is not None:
+        return CheckResult(step="command", outcome="ok", message=f"{command} is {executable}")
     if os.sep in command:
         exists = Path(command).exists()
         return CheckResult(

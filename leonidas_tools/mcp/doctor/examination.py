@@ -13,15 +13,16 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp.calls.server_call import ServerCall
 from leonidas_tools.mcp.connection.connection import MCPConnection
-from leonidas_tools.mcp.doctor.address import elsewhere, on_the_way
+from leonidas_tools.mcp.doctor.address import elsewhere, may_be_elsewhere, needs_login, on_the_way
 from leonidas_tools.mcp.doctor.check_result import CheckResult
 from leonidas_tools.mcp.doctor.command import before_start
 from leonidas_tools.mcp.doctor.hints import hint_for
 from leonidas_tools.mcp.listing.definitions import DefinitionReader, described
-from leonidas_tools.mcp.transport.reasons import with_place
+from leonidas_tools.mcp.transport.reasons import root_error, with_place
 from leonidas_tools.mcp.trust.pins import Pins, PinsError, identity_of
 from leonidas_tools.mcp.trust.quarantine import fields_of
 from leonidas_tools.redaction import KnownSecrets
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
     from leonidas_tools.mcp.listing.listing import Listing
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
-
-_ELSEWHERE = ("HTTP 404", "HTTP 405", "HTTP 400", "a web page", "does not follow the protocol")
-
 
 OnResult: TypeAlias = "Callable[[CheckResult], None]"
 
@@ -99,10 +97,7 @@ class _Examination:
                 self._report(answered)
                 return answered.outcome != "failed"
         except Exception as error:  # noqa: BLE001 - any error is a finding
-            # That it ended when it was given up is not a reason.
-            late = with_place("no answer in time", self._settings.url) if guard.expired() else None
-            reason = late or connection.why(error)
-        self._report(await self._failed(reason))
+            self._report(await self._failed(error, gave_up=guard.expired()))
         return False
 
     def _connected(self) -> CheckResult:
@@ -204,20 +199,30 @@ class _Examination:
             seconds=time.perf_counter() - begun,
         )
 
-    async def _failed(self, reason: str) -> CheckResult:
-        output = self._connection.last_output
-        if self._settings.command is not None:
-            hint = hint_for(self._settings, output, reason)
+    async def _failed(self, error: Exception, *, gave_up: bool) -> CheckResult:
+        settings, connection = self._settings, self._connection
+        # That the server ended when it was given up is not a reason.
+        reason = with_place(say("mcp_late"), settings.url) if gave_up else connection.why(error)
+        if settings.command is not None:
+            is_late = connection.lost is None and isinstance(root_error(error), TimeoutError)
+            output = connection.last_output
+            hint = hint_for(
+                settings,
+                output,
+                has_printed=connection.has_printed,
+                is_late=gave_up or is_late,
+                exit_code=connection.exit_code,
+            )
             return CheckResult(
                 step=self._step, outcome="failed", message=reason + output, hint=hint
             )
         message, _, hint = reason.partition("; ")
-        if any(text in reason for text in _ELSEWHERE):
-            other = await elsewhere(self._settings)
+        if not gave_up and may_be_elsewhere(error):
+            other = await elsewhere(settings)
             if other is not None:
                 hint = f"an MCP server answers at {other}: set that url"
-        if "needs a login" in message:
-            message, _, hint = message.partition(": ")
+        if needs_login(error):
+            message, _, hint = reason.partition(": ")
         return CheckResult(step=self._step, outcome="failed", message=message, hint=hint or None)
 
 

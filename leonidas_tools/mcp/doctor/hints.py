@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from leonidas_tools.mcp.connection.connection import NOT_A_MESSAGE
-
 if TYPE_CHECKING:
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
@@ -61,39 +59,45 @@ _KNOWN = [
 _OLD = r"SyntaxError: Unexpected|requires? (?:a )?(?:newer )?[Nn]ode|Unsupported engine|EBADENGINE"
 
 
-def hint_for(settings: MCPServerSettings, words: str, reason: str) -> str | None:
+def hint_for(
+    settings: MCPServerSettings,
+    output: str,
+    *,
+    has_printed: bool = False,
+    is_late: bool = False,
+    exit_code: int | None = None,
+) -> str | None:
     """Return what to do about a server over stdio that does not start, if that can be told.
 
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
-        >>> hint_for(MCPServerSettings(command="x"), "Error: BRAVE_API_KEY is required", "ended")
+        >>> hint_for(MCPServerSettings(command="x"), "Error: BRAVE_API_KEY is required")
         'set BRAVE_API_KEY under `env`: `BRAVE_API_KEY: ${BRAVE_API_KEY}`'
     """
-    if NOT_A_MESSAGE in words:
+    if has_printed:
         return (
             "what it prints on standard output must be messages of the protocol: have it print all "
             "else on standard error; or it is not an MCP server"
         )
-    return _of_words(words) or _of_ending(settings, reason)
-
-
-def _of_words(words: str) -> str | None:
-    if re.search(_OLD, words):
-        return "it needs a newer Node.js: https://nodejs.org"
-    variable = re.search(_VARIABLE, words)
-    if variable is not None and re.search(_MISSING, words) is not None:
-        return f"set {variable[0]} under `env`: `{variable[0]}: ${{{variable[0]}}}`"
-    for pattern, hint in _KNOWN:
-        if (found := re.search(pattern, words)) is not None:
-            return hint.format(*found.groups())
-    return None
-
-
-def _of_ending(settings: MCPServerSettings, reason: str) -> str | None:
-    if "no answer in time" in reason:
+    hint = _of_output(output)
+    if hint is not None:
+        return hint
+    if is_late:
         waits = str(settings.command).rpartition("/")[2] == "npx"
         more = "; npx may wait for an answer: put -y in front" if waits else ""
         return f"is it a server that speaks MCP over stdio? If it is slow, raise `timeout`{more}"
-    if "code 0" in reason:
+    if exit_code == 0:
         return "it ended by itself: it may want an argument, such as `stdio`"
+    return None
+
+
+def _of_output(output: str) -> str | None:
+    if re.search(_OLD, output):
+        return "it needs a newer Node.js: https://nodejs.org"
+    variable = re.search(_VARIABLE, output)
+    if variable is not None and re.search(_MISSING, output) is not None:
+        return f"set {variable[0]} under `env`: `{variable[0]}: ${{{variable[0]}}}`"
+    for pattern, hint in _KNOWN:
+        if (match := re.search(pattern, output)) is not None:
+            return hint.format(*match.groups())
     return None

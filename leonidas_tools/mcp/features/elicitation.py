@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,10 +14,10 @@ import mcp_types
 from leonidas_tools.approvals.choices import options_of, properties_of
 from leonidas_tools.approvals.inquiry import Inquiry
 from leonidas_tools.approvals.request import Answer
+from leonidas_tools.calls.last_minute import LastMinute
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.features.wording import asks, clean, opens
-from leonidas_tools.mcp.transport.rate import Rate
 from leonidas_tools.redaction.schemas import schema_without
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -45,18 +46,15 @@ class UnaskableError(Exception):
 class Elicitation:
     """Puts a server's questions to the person of the call that they are about.
 
-    Args:
-        server: The server's name.
-        calls: Its running calls.
-        secrets: Texts that it was given in confidence, and may not tell.
+    `secrets` are texts that the server was given in confidence, and may not tell.
     """
 
     def __init__(self, server: str, calls: OngoingCalls, secrets: KnownSecrets) -> None:
         self._server = server
         self._calls = calls
         self._secrets = secrets
-        self._rate = Rate(_MOST_PER_MINUTE)
-        self._warnings = Rate(_MOST_PER_MINUTE)
+        self._requests = LastMinute()
+        self._warnings = LastMinute()
 
     async def __call__(
         self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
@@ -66,11 +64,11 @@ class Elicitation:
             call = self._calls.asking(context.meta)
             if call is None:
                 raise UnaskableError("the call that it belongs to is not known")  # noqa: TRY301 - said once, below
-            if not self._rate.admits():
+            if not self._requests.admits(_MOST_PER_MINUTE, monotonic()):
                 raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - said once, below
             inquiry = self._inquiry(params)
         except UnaskableError as error:
-            if self._warnings.admits():
+            if self._warnings.admits(_MOST_PER_MINUTE, monotonic()):
                 logger.warning("The MCP server %r asks, and is declined: %s", self._server, error)
             return mcp_types.ElicitResult(action="decline")
         return _answered(*await call.ask(inquiry), has_content=params.mode == "form")

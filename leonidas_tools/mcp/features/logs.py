@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types
@@ -11,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from leonidas_tools.mcp.transport.rate import Rate
+from leonidas_tools.calls.last_minute import LastMinute
 from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.redaction import redact
 from leonidas_tools.redaction.visible import visible, visible_logger
@@ -61,7 +62,7 @@ class ServerLog:
         self._redact = ServerRedaction(settings)
         self._logger = visible_logger(f"{_NAME}.{visible(server)}")
         self._least = _LEVELS.get(settings.log_level, logging.WARNING)
-        self._rate = Rate(_MOST_PER_MINUTE)
+        self._logged = LastMinute()
         self._dropped = 0
 
     async def __call__(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
@@ -69,7 +70,7 @@ class ServerLog:
         level = _LEVELS[params.level]
         if level < self._least or not self._logger.isEnabledFor(level):
             return
-        if not self._rate.admits():
+        if not self._logged.admits(_MOST_PER_MINUTE, monotonic()):
             self._drop()
             return
         if self._dropped:

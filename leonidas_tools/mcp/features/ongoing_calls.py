@@ -46,10 +46,6 @@ class OngoingCall:
 
     Where the server asks something meanwhile, the call pauses: it ends with `CallPausedError`, and
     the request waits until a call goes on with the answer.
-
-    Args:
-        context: The call's context.
-        send: Sends the request and waits for the answer.
     """
 
     def __init__(self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import mcp_types
@@ -12,9 +13,9 @@ import mcp_types
 from leonidas_tools.approvals.inquiry import Inquiry
 from leonidas_tools.approvals.request import Answer
 from leonidas_tools.calls.call import Media
+from leonidas_tools.calls.last_minute import LastMinute
 from leonidas_tools.mcp.features.sampling import SamplingRequest, SamplingTurn
 from leonidas_tools.mcp.features.wording import clean, samples
-from leonidas_tools.mcp.transport.rate import Rate
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.subject import Subject
@@ -52,13 +53,8 @@ class SamplingRequests:
 
     Rules know it as the tool `SERVER__sampling`.
 
-    Args:
-        server: The server's name.
-        identity: Stands for the command or the address behind the name.
-        settings: What it may ask.
-        model: Answers.
-        calls: The server's running calls.
-        secrets: Texts that it was given in confidence, and may not tell.
+    `identity` stands for the command or the address behind the name; `secrets` are texts that the
+    server was given in confidence, and may not tell.
     """
 
     def __init__(
@@ -84,8 +80,8 @@ class SamplingRequests:
         self._model = model
         self._calls = calls
         self._secrets = secrets
-        self._rate = Rate(settings.calls_per_minute)
-        self._warnings = Rate(_MOST_WARNINGS_PER_MINUTE)
+        self._requests = LastMinute()
+        self._warnings = LastMinute()
 
     async def __call__(
         self, context: ClientRequestContext, params: mcp_types.CreateMessageRequestParams
@@ -94,7 +90,7 @@ class SamplingRequests:
         try:
             return await self._answered(params, context.meta)
         except RefusedError as error:
-            if self._warnings.admits():
+            if self._warnings.admits(_MOST_WARNINGS_PER_MINUTE, monotonic()):
                 logger.warning(
                     "The MCP server %r asks a model, which is refused: %s", self._server, error
                 )
@@ -104,8 +100,8 @@ class SamplingRequests:
         self, params: mcp_types.CreateMessageRequestParams, meta: RequestParamsMeta | None
     ) -> mcp_types.CreateMessageResult:
         request = self._request(params)
-        if not self._rate.admits():
-            most = self._settings.calls_per_minute
+        most = self._settings.calls_per_minute
+        if not self._requests.admits(most, monotonic()):
             raise RefusedError(f"it does so more than {most} times a minute", _REFUSED)
         await self._ask(request, meta)
         try:

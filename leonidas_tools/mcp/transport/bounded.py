@@ -27,10 +27,7 @@ _ENCODED = ("content-encoding", "content-length", "transfer-encoding")
 class ResponseBounds:
     """Bounds what a server answers.
 
-    Args:
-        longest: How many bytes a message may have.
-        on_bytes: Called with each sound of the server.
-        on_stray: Called, with what happened, where the call of a too long answer is unknown.
+    `on_stray` is called, with what happened, where the call of a too long answer is unknown.
     """
 
     def __init__(

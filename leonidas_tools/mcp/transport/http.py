@@ -31,13 +31,9 @@ _LONGEST_SSE = 1024 * 1024 - 1024
 class HTTPServer:
     """A server over HTTP, opened by `streams()`.
 
-    Args:
-        name: The server's name.
-        settings: How to reach it.
-        on_failure: Called when a request fails; with transport `sse`, when the connection ends.
-        on_bytes: Called with each sound of the server.
-        on_secret: Called with each token that comes, so that it can be masked.
-        open_page: Shows the login page to a person; without it there is no login.
+    `on_failure` is called when a request fails; with transport `sse`, when the connection ends.
+    `on_secret` is called with each token that comes, so that it can be masked. Without `open_page`
+    there is no login.
     """
 
     def __init__(

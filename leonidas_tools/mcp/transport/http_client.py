@@ -11,7 +11,12 @@ from mcp.client.auth import OAuthFlowError
 from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
-from leonidas_tools.mcp.auth.failures import NotAuthorizedError, reason
+from leonidas_tools.mcp.auth.failures import (
+    LoginNeededError,
+    LoginRequiredError,
+    NotAuthorizedError,
+    reason,
+)
 from leonidas_tools.mcp.auth.request_bounds import leads_away
 from leonidas_tools.mcp.transport.reasons import PATH_HINT, StrangeAnswerError, status_text, why
 from leonidas_tools.redaction.addresses import shown_place
@@ -27,6 +32,17 @@ NOT_SENT = 41_000
 SESSION_GONE = 41_001
 """The code of an answer made here: the server has forgotten the session, so it did nothing."""
 
+WRONG_PATH = 41_004
+"""As `NOT_SENT`, where the server may be at another path."""
+
+LOGIN_NEEDED = 41_005
+"""As `NOT_SENT`, where a person has to log in."""
+
+UNSENT = frozenset({NOT_SENT, WRONG_PATH, LOGIN_NEEDED})
+
+WRONG_PATH_STATUSES = frozenset({
+    httpx2.codes.BAD_REQUEST, httpx2.codes.NOT_FOUND, httpx2.codes.METHOD_NOT_ALLOWED,
+})  # fmt: skip
 CONNECT_SECONDS = 30.0
 _GOODBYE_SECONDS = 2.0
 _SESSION_HEADER = "mcp-session-id"
@@ -43,11 +59,6 @@ class ReportingClient(httpx2.AsyncClient):
 
     Left alone, one refused connection ends the transport with all its requests, and every HTTP
     error reads "Server returned an error response".
-
-    Args:
-        on_failure: Called with what happened.
-        bounds: Bounds what is answered.
-        options: As for `httpx2.AsyncClient`.
     """
 
     def __init__(
@@ -78,13 +89,14 @@ class ReportingClient(httpx2.AsyncClient):
             httpx2.ProxyError,
             NotAuthorizedError,
         ) as error:
-            return self._failed(request, NOT_SENT, _where(error, request))
+            code = LOGIN_NEEDED if isinstance(error, LoginRequiredError) else NOT_SENT
+            return self._failed(request, code, _where(error, request))
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             return self._failed(request, CONNECTION_CLOSED, _where(error, request))
         if response.status_code >= httpx2.codes.BAD_REQUEST:
             return self._refused(request, response, _json_rpc_error(await response.aread()))
         strange = _strange(response)
-        return response if strange is None else self._failed(request, NOT_SENT, strange)
+        return response if strange is None else self._failed(request, *strange)
 
     async def _authorized(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         try:
@@ -92,8 +104,8 @@ class ReportingClient(httpx2.AsyncClient):
             return await self._bounds.apply(response)
         except (OAuthFlowError, ValidationError) as error:
             # Raised out of its chain, which quotes what the authorization server has said.
-            why_not = reason(error)
-        raise NotAuthorizedError(why_not, request=request)
+            why_not, is_needed = reason(error), isinstance(error, LoginNeededError)
+        raise (LoginRequiredError if is_needed else NotAuthorizedError)(why_not, request=request)
 
     def _refused(
         self, request: httpx2.Request, response: httpx2.Response, error: Mapping[str, Any]
@@ -107,7 +119,10 @@ class ReportingClient(httpx2.AsyncClient):
         if error:
             return response
         may_have_run = status >= httpx2.codes.INTERNAL_SERVER_ERROR or status in _GIVEN_UP
-        code = CONNECTION_CLOSED if may_have_run else NOT_SENT
+        if status in WRONG_PATH_STATUSES:
+            code = WRONG_PATH
+        else:
+            code = CONNECTION_CLOSED if may_have_run else NOT_SENT
         return self._failed(request, code, status_text(response))
 
     def _failed(self, request: httpx2.Request, code: int, what: str) -> httpx2.Response:
@@ -129,11 +144,11 @@ def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
     return what
 
 
-def _strange(response: httpx2.Response) -> str | None:
-    """Return what is wrong with an answer that reports no error, if anything is."""
+def _strange(response: httpx2.Response) -> tuple[int, str] | None:
+    """Return what is wrong with an answer that reports no error, with its code."""
     if leads_away(response):
-        return status_text(response)
-    return _PAGE if _is_page(response) else None
+        return NOT_SENT, status_text(response)
+    return (WRONG_PATH, _PAGE) if _is_page(response) else None
 
 
 def _is_page(response: httpx2.Response) -> bool:

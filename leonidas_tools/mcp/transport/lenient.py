@@ -52,10 +52,7 @@ class LenientTransport:
     It checks every entry of a message as well, and describes each that does not hold. So a message
     of very many entries is not handed on, and a listing of as many is examined tool by tool.
 
-    Args:
-        outputs: Takes the schemas of answers out of listings.
-        without_tokens: Masks the tokens of the login.
-        version: Returns the version of the protocol that was agreed on.
+    `outputs` takes the schemas of answers out of listings.
     """
 
     def __init__(

@@ -13,10 +13,8 @@ _KEPT_BYTES = 512
 class LineSplitter:
     r"""Cuts a stream of bytes into lines.
 
-    Args:
-        longest: How many bytes of a line are kept; a longer one is passed over.
-        on_line: Called with each line, without its end.
-        on_long: Called with the beginning and the end of a line that was passed over.
+    `on_line` is called with each line, without its end; `on_long` with the beginning and the end of
+    one of more than `longest` bytes.
 
     Example:
         >>> lines = LineSplitter(5, print, lambda start, end: print("too long:", start, end))

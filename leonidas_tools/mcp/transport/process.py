@@ -9,14 +9,15 @@ import signal
 import subprocess
 import uuid
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from leonidas_tools.mcp.transport.lines import LineSplitter
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
+
+    from leonidas_tools.mcp.transport.stdio import StdioServer
 
 _LONGEST_STDERR_LINE = 65_536
 _STDERR_LINES = 5
@@ -57,34 +58,10 @@ exit 0
 _GONE_SECONDS = 2.0
 
 
-class ProcessListener(Protocol):
-    """The receiver of the output of a server."""
-
-    def on_bytes(self) -> None:
-        """Receive any output."""
-
-    def on_line(self, line: bytes) -> None:
-        """Receive a line of standard output."""
-
-    def on_long_line(self, beginning: bytes, end: bytes) -> None:
-        """Receive the beginning and the end of a too long line of standard output."""
-
-    def on_stderr(self, line: bytes) -> None:
-        """Receive a line of standard error."""
-
-    def on_end(self, what: str) -> None:
-        """Receive the end of the output, once, with its reason."""
-
-
 class ServerProcess(asyncio.SubprocessProtocol):
-    """One running server; `mcp.client.stdio` hides its process and so cannot say how it died.
+    """One running server; `mcp.client.stdio` hides its process and so cannot say how it died."""
 
-    Args:
-        listener: Who hears what it says.
-        longest_line: How many bytes a line of standard output may have.
-    """
-
-    def __init__(self, listener: ProcessListener, longest_line: int) -> None:
+    def __init__(self, listener: StdioServer, longest_line: int) -> None:
         self.last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         """Last lines the server wrote to standard error."""
         self._lines = {
@@ -107,7 +84,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(
-        cls, listener: ProcessListener, longest_line: int, command: Sequence[str], **options: Any
+        cls, listener: StdioServer, longest_line: int, command: Sequence[str], **options: Any
     ) -> ServerProcess:
         """Start a command in a process group of its own.
 
@@ -223,7 +200,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def _end(self, what: str) -> None:
         if not self._ended:
             self._ended = True
-            self._listener.on_end(what if self._code() is None else self._exit_text())
+            code = self._code()
+            self._listener.on_end(what if code is None else self._exit_text(), code)
 
     def _code(self) -> int | None:
         return None if self._transport is None else self._transport.get_returncode()
@@ -308,12 +286,7 @@ class Watchdog:
             logger.warning("MCP servers outlive a SIGKILL here, for there is no shell: %s", error)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._process is None or self._process.stdin is None:
             return
         self._process.stdin.close()

@@ -31,6 +31,7 @@ _HINTS = {
 }
 
 
+_CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _TELLING = (TimeoutError, MCPError, ConfigurationError, httpx2.HTTPError, OSError)
 
 
@@ -48,8 +49,8 @@ def reason_of(error: BaseException | None) -> str:
         'the connection was closed'
     """
     match root_error(error):
-        case None | anyio.BrokenResourceError() | anyio.ClosedResourceError():
-            return say("mcp_closed")
+        case cause if breaks_protocol(cause):
+            return say("mcp_no_protocol")
         case TimeoutError():
             return say("mcp_late")
         case MCPError() | ConfigurationError() as told:
@@ -57,7 +58,12 @@ def reason_of(error: BaseException | None) -> str:
         case httpx2.HTTPError() | OSError() as told:
             return why(told)
         case _:
-            return say("mcp_no_protocol")
+            return say("mcp_closed")
+
+
+def breaks_protocol(cause: BaseException | None) -> bool:
+    """Return whether the cause of an error is an answer that is none of MCP."""
+    return cause is not None and not isinstance(cause, (*_TELLING, *_CLOSED))
 
 
 def root_error(error: BaseException | None) -> BaseException | None:

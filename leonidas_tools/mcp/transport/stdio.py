@@ -44,12 +44,8 @@ _SHOWN_CHARACTERS = 80
 class StdioServer:
     """A server over stdio, opened by `streams()`.
 
-    Args:
-        name: The server's name, for the log.
-        settings: How to start it.
-        redact: Takes secrets out of what the server prints.
-        on_lost: Called when the server has disconnected, before waiting calls are told.
-        on_bytes: Called with each sound of it.
+    `redact` takes secrets out of what the server prints; `on_lost` is called before waiting calls
+    are told.
     """
 
     def __init__(
@@ -58,7 +54,7 @@ class StdioServer:
         settings: MCPServerSettings,
         redact: ServerRedaction,
         *,
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str, int | None], None],
         on_bytes: Callable[[], None],
     ) -> None:
         self.garbage: str | None = None
@@ -117,7 +113,7 @@ class StdioServer:
         if answer is not None:
             self._inbox.put(answer)
         elif not is_asked(beginning):
-            self.on_end(f"wrote {what}, which answers no known call")
+            self.on_end(f"wrote {what}, which answers no known call", None)
 
     def on_stderr(self, line: bytes) -> None:
         """Receive a line of standard error."""
@@ -125,9 +121,9 @@ class StdioServer:
             text = self._redact(line.decode(errors="replace").rstrip())
             logger.debug("%s: %s", self._name, text)
 
-    def on_end(self, what: str) -> None:
-        """Receive the end of the output."""
-        self._on_lost(what)
+    def on_end(self, what: str, exit_code: int | None) -> None:
+        """Receive the end of the output, and the exit code where the server has exited."""
+        self._on_lost(what, exit_code)
         self._inbox.end()
 
     async def _start(self, watchdog: Watchdog) -> ServerProcess:
@@ -183,10 +179,8 @@ class MessageReader:
     A line is read as late as it is asked for, and between two that wait the loop gets a turn: a
     server that floods us holds up no other. Once many wait, the server does.
 
-    Args:
-        room: Waits until there is room for an answer to what the server asks.
-        on_garbage: Called with a line that is not a message.
-        hold: Called with whether the server shall wait.
+    `room` waits until there is room for an answer to what the server asks; `hold` is called with
+    whether the server shall wait.
     """
 
     def __init__(
@@ -295,8 +289,7 @@ def _read(line: bytes) -> JSONRPCMessage:
 class MessageWriter:
     """Messages written as they are sent, with no task between: what is written holds no caller.
 
-    Args:
-        write: Takes a line, and never waits.
+    `write` never waits.
     """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:

@@ -76,5 +76,5 @@ def is_asked(beginning: bytes) -> bool:
 
 def _answered(beginning: bytes, end: bytes) -> int | None:
     """Return the id of the call that a message answers; `None` where that cannot be seen."""
-    found = _AT_THE_BEGINNING.match(beginning) or _AT_THE_END.search(end)
-    return None if found is None or is_asked(beginning) else int(found[1])
+    match = _AT_THE_BEGINNING.match(beginning) or _AT_THE_END.search(end)
+    return None if match is None or is_asked(beginning) else int(match[1])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from leonidas_tools.mcp.transport.rate import Rate
+from leonidas_tools.calls.last_minute import LastMinute
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -42,7 +42,7 @@ class _Discreet(logging.Filter):
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__()
         self._redact = redact
-        self._rate = Rate(_MOST_PER_MINUTE, time.monotonic)
+        self._logged = LastMinute()
         self._drops = False
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -59,7 +59,7 @@ class _Discreet(logging.Filter):
 
     def _admits(self) -> bool:
         """Return whether one more warning is logged: a server may cause any number."""
-        drops, self._drops = self._drops, not self._rate.admits()
+        drops, self._drops = self._drops, not self._logged.admits(_MOST_PER_MINUTE, monotonic())
         if self._drops and not drops:
             logger.warning(
                 "MCP servers cause more than %d warnings a minute: the rest is dropped",

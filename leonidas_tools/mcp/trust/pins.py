@@ -35,19 +35,12 @@ class PinsError(LeonidasError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolDefinition:
-    """The part of a tool's definition that a model or a policy acts on.
+    """The part of a tool's definition that a model or a policy acts on."""
 
-    Args:
-        name: What the server calls it.
-        description: What it says it does, as the server has it.
-        input_schema: Its JSON Schema.
-        effect: What a call changes, as its annotations have it.
-    """
-
-    name: str
+    name: str  # what the server calls it
     description: str
     input_schema: Mapping[str, Any]
-    effect: str
+    effect: str  # as its annotations have it
 
     @property
     def fingerprint(self) -> str:
@@ -72,15 +65,11 @@ class ToolDefinition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pin:
-    """One tool of a server.
+    """One tool of a server."""
 
-    Args:
-        trusted: What it was when it was first used, or when a person has last trusted it.
-        waiting: What it says by now, where that is something else.
-    """
-
+    # what it was when it was first used, or when a person has last trusted it
     trusted: ToolDefinition
-    waiting: ToolDefinition | None = None
+    waiting: ToolDefinition | None = None  # what it says by now, where that is something else
 
     def seen(self, now: ToolDefinition) -> Pin:
         """Return the pin once the server has said this."""
@@ -111,9 +100,7 @@ def identity_of(settings: MCPServerSettings) -> str:
 class Pins:
     """The pins of one server, in a file that only the user reads and several processes share.
 
-    Args:
-        server: The server's name.
-        identity: Which server it is: another one under the same name has pins of its own.
+    Another server under the same name, of another `identity`, has pins of its own.
 
     Example:
         >>> pins = Pins("notes", "an example")
@@ -158,9 +145,8 @@ effect='once'), waiting=None)}, ['add']), None)
     def trust(self, shown: Mapping[str, str]) -> list[str]:
         """Trust what tools say by now, where that is what a person was shown. It blocks.
 
-        Returns:
-            The tools that are trusted as they were shown. One that says something else by now
-            still waits.
+        Return the tools that are trusted as they were shown. One that says something else by now
+        still waits.
 
         Raises:
             PinsError: The file cannot be read.
@@ -212,10 +198,10 @@ effect='once'), waiting=None)}, ['add']), None)
             text = self._file.read()
             if text is None:
                 return {}
-            said = json.loads(text)
+            data = json.loads(text)
             return {
                 identity: {name: _pin(name, pin) for name, pin in pins.items()}
-                for identity, pins in _servers(said).items()
+                for identity, pins in _servers(data).items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PinsError(

@@ -24,29 +24,21 @@ _MOST_TOLD = 20
 
 @dataclass(kw_only=True, slots=True)
 class ListingReport:
-    """The findings of one listing.
+    """The findings of one listing."""
 
-    Args:
-        findings: Settings without effect.
-        news: The tools that have changed since the listing before.
-        left_out: Why tools cannot be used, by name.
-        changed: The tools that are not what they were, by name.
-        denies: Whether those are denied, and not only told of.
-        unseen: The tools whose description has characters that are not seen.
-        new: The tools that have come to a server that was used before.
-        pins_error: Why it is not known what the tools were.
-        unknown: The tools that are not used for that reason.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)  # settings without effect
+    left_out: dict[str, str] = field(default_factory=dict)  # why tools cannot be used, by name
+    # the tools that have changed since the listing before
     news: list[str] = field(default_factory=list)
+    # the tools that are not what they were, by name
     changed: dict[str, Pin] = field(default_factory=dict)
-    denies: bool = True
+    denies: bool = True  # those are denied, and not only told of
+    # the tools whose description has characters that are not seen
     unseen: list[str] = field(default_factory=list)
+    # the tools that have come to a server that was used before
     new: list[str] = field(default_factory=list)
-    pins_error: str | None = None
-    unknown: list[str] = field(default_factory=list)
+    pins_error: str | None = None  # why it is not known what the tools were
+    unknown: list[str] = field(default_factory=list)  # the tools that are not used for that reason
 
     @property
     def quarantined(self) -> list[str]:

@@ -184,8 +184,8 @@ class FileTools:
             if count == 0:
                 raise ToolError(say("text_not_there", path=path), reason_code="text_not_there")
             if count > 1 and not replace_all:
-                said = say("text_more_than_once", path=path, count=count)
-                raise ToolError(said, reason_code="text_more_than_once")
+                message = say("text_more_than_once", path=path, count=count)
+                raise ToolError(message, reason_code="text_more_than_once")
             writer.write(_encoded(text.replace(old, new), encoding, path), was=content)
         return ToolResult(
             result={"path": path, "replaced": count},
@@ -218,8 +218,8 @@ class FileTools:
                 os.close(handle)
         value = {"path": path, "total": total, "entries": entries}
         if not entries:
-            said = say("empty_folder", name=place.name)
-            return ToolResult(result=value, speech=said)
+            message = say("empty_folder", name=place.name)
+            return ToolResult(result=value, speech=message)
         names = [each["name"] for each in entries[:_MOST_SPOKEN]]
         key = "folder_listed" if total <= _MOST_SPOKEN else "long_folder_listed"
         return ToolResult(
@@ -256,8 +256,8 @@ class FileTools:
                 folder, places, decode=self._settings.encoding, most_bytes=self._most_bytes
             )
         if not matches:
-            said = say("no_matches", pattern=pattern)
-            return ToolResult.no_results(said, speech=said)
+            message = say("no_matches", pattern=pattern)
+            return ToolResult.no_results(message, speech=message)
         prefix = os.path.dirname(place.path) if name else place.path  # noqa: PTH120 - not resolved
         above = RootedPath(place.root, prefix, place.shown)
         shown = [{**each, "path": self._roots.shown(above, each["path"])} for each in matches]
@@ -285,11 +285,7 @@ class FileTools:
 
 
 class OriginalFile:
-    """A file as it was before: it stays readable while this object lives.
-
-    Args:
-        handle: The file, opened for reading.
-    """
+    """A file as it was before: it stays readable while this object lives."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -298,14 +294,7 @@ class OriginalFile:
 
 
 class FileWriter:
-    """Replaces one file, and registers what takes that back.
-
-    Args:
-        root: The open root.
-        place: Where the file is.
-        ctx: Where to register it.
-        most_bytes: How big the file may be.
-    """
+    """Replaces one file, and registers what takes that back."""
 
     def __init__(self, root: int, place: RootedPath, ctx: ToolContext, most_bytes: int) -> None:
         head, _, self._name = place.path.rstrip("/").rpartition("/")
@@ -318,9 +307,9 @@ class FileWriter:
     def _opened(self) -> OriginalFile | None:
         try:
             with opened_folder(self._root, self._head) as folder:
-                found = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
-                if not stat.S_ISREG(found.st_mode):
-                    raise NotRegularError(kind_of(found), self._place.path)
+                status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
+                if not stat.S_ISREG(status.st_mode):
+                    raise NotRegularError(kind_of(status), self._place.path)
                 return OriginalFile(open_regular(folder, self._name))
         except FileNotFoundError:
             return None
@@ -351,10 +340,10 @@ class FileWriter:
         self._ctx.undo(_taken_back, self._place, self._head, self._name, written, self.before, made)
 
     def _check(self, folder: int, was: Content) -> None:
-        found = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
-        if was.is_changing or not is_same(found, was.found):
-            said = say("file_changed", path=self._place.shown)
-            raise ToolError(said, retryable=True, reason_code="file_changed")
+        status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
+        if was.is_changing or not is_same(status, was.found):
+            message = say("file_changed", path=self._place.shown)
+            raise ToolError(message, retryable=True, reason_code="file_changed")
 
 
 def _taken_back(
@@ -372,8 +361,8 @@ def _taken_back(
     """
     with place.opened_root() as root:
         with opened_folder(root, head) as folder:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if not is_same(found, written):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not is_same(status, written):
                 raise ToolError(say("file_changed", path=place.shown), reason_code="file_changed")
             if before is None:
                 os.unlink(name, dir_fd=folder)
@@ -389,15 +378,15 @@ def _folder_and_name(root: int, place: RootedPath) -> Iterator[tuple[int, str]]:
     """Open the folder to search, or that of the one file to search."""
     handle = open_beneath(root, place.path, _PATH_ONLY)
     try:
-        found = os.fstat(handle)
+        status = os.fstat(handle)
     finally:
         os.close(handle)
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         with opened_folder(root, place.path) as folder:
             yield folder, ""
         return
-    if not stat.S_ISREG(found.st_mode):
-        raise NotRegularError(kind_of(found), place.path)
+    if not stat.S_ISREG(status.st_mode):
+        raise NotRegularError(kind_of(status), place.path)
     head, _, name = place.path.rpartition("/")
     with opened_folder(root, head) as folder:
         yield folder, name
@@ -405,14 +394,14 @@ def _folder_and_name(root: int, place: RootedPath) -> Iterator[tuple[int, str]]:
 
 def _entry(folder: int, name: str) -> Mapping[str, Any]:
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:  # it is gone meanwhile
         return {"name": name, "kind": "gone"}
-    kind = kind_of(found)
-    changed = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
+    kind = kind_of(status)
+    changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
     entry: dict[str, Any] = {"name": name, "kind": kind, "changed": changed}
     if kind == "file":
-        entry["bytes"] = found.st_size
+        entry["bytes"] = status.st_size
     return entry
 
 

@@ -22,17 +22,11 @@ _MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The bytes of a file, and what the file was when they were read.
-
-    Args:
-        data: The bytes.
-        found: The file.
-        is_changing: Whether it changed each time while it was read.
-    """
+    """The bytes of a file, and what the file was when they were read."""
 
     data: bytes
     found: os.stat_result
-    is_changing: bool
+    is_changing: bool  # it changed each time while it was read
 
     def text(self, path: str, encoding: str | None, other: str) -> tuple[str, str]:
         """Return the text, and the encoding that it has.
@@ -56,9 +50,9 @@ class Content:
             except UnicodeDecodeError:
                 continue
             except LookupError:
-                said = say("unknown_encoding", encoding=encoding)
+                message = say("unknown_encoding", encoding=encoding)
                 raise ToolError(
-                    said, status="invalid_argument", reason_code="unknown_encoding"
+                    message, status="invalid_argument", reason_code="unknown_encoding"
                 ) from None
         raise ToolError(
             say("wrong_encoding", path=path, encoding=encoding or marked or other),
@@ -90,8 +84,8 @@ def is_same(one: os.stat_result, other: os.stat_result) -> bool:
 
 def too_big(path: str, size: int, most_bytes: int) -> ToolError:
     """Return the error for a file that is too big."""
-    said = say("file_too_big", path=path, bytes=size, most=most_bytes)
-    return ToolError(said, status="limited", reason_code="file_too_big")
+    message = say("file_too_big", path=path, bytes=size, most=most_bytes)
+    return ToolError(message, status="limited", reason_code="file_too_big")
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int]:

@@ -32,17 +32,11 @@ _MEANINGS: Mapping[int, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RootedPath:
-    """A path beneath a root.
-
-    Args:
-        root: The root.
-        path: The path in it, as it was given.
-        shown: How the model calls it.
-    """
+    """A path beneath a root."""
 
     root: Path
-    path: str
-    shown: str
+    path: str  # as it was given
+    shown: str  # how the model calls it
 
     @property
     def name(self) -> str:
@@ -61,13 +55,9 @@ class RootedPath:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The folders that the tools may use; relative paths begin at the first.
+    """The folders that the tools may use; relative paths begin at the first."""
 
-    Args:
-        folders: Their absolute paths.
-    """
-
-    folders: tuple[Path, ...]
+    folders: tuple[Path, ...]  # absolute
 
     def place(self, path: str) -> RootedPath:
         """Return where a path is; the kernel judges later whether it stays beneath.

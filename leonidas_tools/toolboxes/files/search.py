@@ -177,13 +177,13 @@ def _wrong(wanted: Search, lines: Sequence[str]) -> ToolError:
 
 
 def _bad_glob(glob: str) -> ToolError:
-    said = say("bad_glob", glob=glob)
-    return ToolError(said, status="invalid_argument", reason_code="bad_glob")
+    message = say("bad_glob", glob=glob)
+    return ToolError(message, status="invalid_argument", reason_code="bad_glob")
 
 
 def _bad_pattern(pattern: str, reason: str) -> ToolError:
-    said = say("bad_pattern", pattern=pattern, reason=reason)
-    return ToolError(said, status="invalid_argument", reason_code="bad_pattern")
+    message = say("bad_pattern", pattern=pattern, reason=reason)
+    return ToolError(message, status="invalid_argument", reason_code="bad_pattern")
 
 
 def _shortened(line: str) -> str:

@@ -64,8 +64,8 @@ def _search(folder: int, name: str, expression: re.Pattern[bytes], path: str) ->
     except OSError:
         return
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return
         data = file.read(_MOST_BYTES)
     if b"\0" in data:

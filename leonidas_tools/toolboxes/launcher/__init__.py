@@ -194,8 +194,8 @@ async def _started(program: ProgramSettings, watch_seconds: float) -> Mapping[st
         if starter.returncode is None:
             starter.kill()
             await starter.wait()
-    found: dict[str, int] = json.loads(told)
-    return found
+    data: dict[str, int] = json.loads(told)
+    return data
 
 
 def _make(settings: LauncherSettings) -> Sequence[Tool[..., Any]]:

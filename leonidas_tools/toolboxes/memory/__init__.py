@@ -82,11 +82,11 @@ class MemoryTools:
         """
         text = utf8_text(text).replace("\0", "").strip()
         if not text:
-            said = say("blank_memory")
-            raise ToolError(said, status="invalid_argument", reason_code="blank_memory")
+            message = say("blank_memory")
+            raise ToolError(message, status="invalid_argument", reason_code="blank_memory")
         if len(text) > (most := self._settings.max_characters):
-            said = say("too_long_memory", characters=len(text), most=most)
-            raise ToolError(said, status="invalid_argument", reason_code="too_long_memory")
+            message = say("too_long_memory", characters=len(text), most=most)
+            raise ToolError(message, status="invalid_argument", reason_code="too_long_memory")
         keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
         with _reached():
             [kept] = await keeper.remember(user, [text], self._embedder)
@@ -110,8 +110,8 @@ class MemoryTools:
         with _reached():
             found = await keeper.recall(user, asked, self._embedder, limit=limit)
         if not found:
-            said = say("nothing_recalled")
-            return ToolResult.no_results(said, speech=said)
+            message = say("nothing_recalled")
+            return ToolResult.no_results(message, speech=message)
         return ToolResult(
             result=[_shown(each) for each in found], speech=found[0].text[:_LONGEST_SPOKEN]
         )
@@ -127,8 +127,8 @@ class MemoryTools:
         with _reached():
             gone = await keeper.forget(user, memory_id)
         if gone is None:
-            said = say("unknown_memory", memory=memory_id)
-            raise ToolError(said, status="not_found", reason_code="unknown_memory")
+            message = say("unknown_memory", memory=memory_id)
+            raise ToolError(message, status="not_found", reason_code="unknown_memory")
         return ToolResult(result=_shown(gone), speech=say("forgotten"))
 
     @tool(
@@ -147,8 +147,8 @@ class MemoryTools:
                 try:
                     listing = await asyncio.to_thread(_list_files, folder)
                 except OSError as error:
-                    said = say("folder_unreadable", folder=given, reason=error.strerror or "-")
-                    raise ToolError(said, reason_code="folder_unreadable") from error
+                    message = say("folder_unreadable", folder=given, reason=error.strerror or "-")
+                    raise ToolError(message, reason_code="folder_unreadable") from error
                 left_out += listing.left_out
                 sources = {f"{given}/{path}": path for path in listing.files}
                 for number, (source, path) in enumerate(sources.items(), start=1):
@@ -196,11 +196,13 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except TooManyMemoriesError as error:
-        said = say("too_many_memories", most=MOST_MEMORIES)
-        raise ToolError(said, status="limited", reason_code="too_many_memories") from error
+        message = say("too_many_memories", most=MOST_MEMORIES)
+        raise ToolError(message, status="limited", reason_code="too_many_memories") from error
     except (StoreError, ModelError) as error:
-        said = say("memories_unavailable")
-        raise ToolError(said, status="unavailable", reason_code="memories_unavailable") from error
+        message = say("memories_unavailable")
+        raise ToolError(
+            message, status="unavailable", reason_code="memories_unavailable"
+        ) from error
 
 
 def _shown(memory: Memory) -> dict[str, Any]:
@@ -223,15 +225,11 @@ TOOLBOX = Toolbox(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FolderListing:
-    """The files of a folder that may be read.
+    """The files of a folder that may be read."""
 
-    Args:
-        files: When each was changed, in seconds since the epoch, by its path in the folder.
-        left_out: How many are too big, too many, or have a name that is not text.
-    """
-
+    # when each was changed, in seconds since the epoch, by its path in the folder
     files: dict[str, float]
-    left_out: int
+    left_out: int  # too big, too many, or with a name that is not text
 
 
 def _list_files(folder: Path) -> _FolderListing:
@@ -248,17 +246,17 @@ def _list_files(folder: Path) -> _FolderListing:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(name for name in names if not name.startswith(".")):
             try:
-                found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                status = os.stat(name, dir_fd=handle, follow_symlinks=False)
             except OSError:  # it is gone already
                 continue
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(status.st_mode):
                 continue
             path = os.path.relpath(Path(place) / name, folder)
-            is_too_much = found.st_size > _MOST_FILE_BYTES or len(files) >= _MOST_FILES
+            is_too_much = status.st_size > _MOST_FILE_BYTES or len(files) >= _MOST_FILES
             if is_too_much or not is_utf8(path):
                 left_out += 1
                 continue
-            files[path] = found.st_mtime
+            files[path] = status.st_mtime
     return _FolderListing(files=files, left_out=left_out)
 
 

@@ -96,8 +96,8 @@ class ReminderTools:
         with _reached():
             coming = await _keeper(ctx).coming(user_of(ctx.session))
         if not coming:
-            said = say("no_reminders")
-            return ToolResult.no_results(said, speech=said)
+            message = say("no_reminders")
+            return ToolResult.no_results(message, speech=message)
         listed = "; ".join(
             say("listed_reminder", title=each.title, when=self._when(each))
             for each in coming[:_MOST_SPOKEN]
@@ -152,8 +152,8 @@ class ReminderTools:
         except UnreadableTimeError as error:
             raise _unreadable(error) from error
         except PastTimeError as error:
-            said = say("past_time")
-            raise ToolError(said, status="invalid_argument", reason_code="past_time") from error
+            message = say("past_time")
+            raise ToolError(message, status="invalid_argument", reason_code="past_time") from error
         except WrongRuleError as error:
             raise _wrong_rule(error) from error
 
@@ -205,11 +205,11 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except TooManyRemindersError as error:
-        said = say("too_many_reminders", most=MOST_REMINDERS)
-        raise ToolError(said, status="limited", reason_code="too_many_reminders") from error
+        message = say("too_many_reminders", most=MOST_REMINDERS)
+        raise ToolError(message, status="limited", reason_code="too_many_reminders") from error
     except StoreError as error:
-        said = say("reminders_unavailable")
-        raise ToolError(said, status="unavailable", reason_code="store_unavailable") from error
+        message = say("reminders_unavailable")
+        raise ToolError(message, status="unavailable", reason_code="store_unavailable") from error
 
 
 def _known(reminder: Reminder | None, reminder_id: str) -> Reminder:

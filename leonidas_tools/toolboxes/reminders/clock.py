@@ -54,14 +54,7 @@ async def serve(settings: RemindersSettings, host: ToolboxHost) -> None:
 
 
 class ReminderClock:
-    """Fires reminders, and tells of them.
-
-    Args:
-        settings: Where reminders go.
-        host: The conversations to be told.
-        keeper: The reminders.
-        now: The time, in seconds since the epoch.
-    """
+    """Fires reminders, and tells of them."""
 
     def __init__(
         self,

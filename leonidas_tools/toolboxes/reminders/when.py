@@ -142,38 +142,38 @@ class _PhraseReading:
 
     def take(self, pattern: str) -> re.Match[str] | None:
         """Find a pattern, and take it out of the rest."""
-        found = re.search(pattern, self.rest)
-        if found is not None:
-            self.rest = f"{self.rest[: found.start()]} {self.rest[found.end() :]}"
-        return found
+        match = re.search(pattern, self.rest)
+        if match is not None:
+            self.rest = f"{self.rest[: match.start()]} {self.rest[match.end() :]}"
+        return match
 
     # --- repeats -----------------------------------------------------------------------------
 
     def _repeat(self) -> None:
         for pattern, rule in _REPEATS:
-            found = self.take(pattern)
-            if found is not None:
+            match = self.take(pattern)
+            if match is not None:
                 self.rule = [rule]
-                self.rest = f"{self.rest} {found.groupdict().get('part') or ''}"
+                self.rest = f"{self.rest} {match.groupdict().get('part') or ''}"
                 return
-        if found := self.take(_EVERY_AMOUNT):
-            amount = int(found["amount"] or found["amount2"] or found["amount3"] or 2)
-            unit = _unit(found["unit"] or found["unit2"] or found["unit3"])
+        if match := self.take(_EVERY_AMOUNT):
+            amount = int(match["amount"] or match["amount2"] or match["amount3"] or 2)
+            unit = _unit(match["unit"] or match["unit2"] or match["unit3"])
             self.rule = [f"FREQ={_FREQUENCIES[unit]};INTERVAL={_bounded(amount)}"]
-        elif found := self.take(_EVERY_WEEKDAY):
-            codes = [phrases.CODES[_weekday(each[0])] for each in _weekdays(found[0])]
+        elif match := self.take(_EVERY_WEEKDAY):
+            codes = [phrases.CODES[_weekday(each[0])] for each in _weekdays(match[0])]
             self.rule = [f"FREQ=WEEKLY;BYDAY={','.join(codes)}"]
-        elif found := self.take(rf"每个?{phrases.HAN_WEEK}(?P<days>[{phrases.HAN_DAYS}]+)"):
-            codes = [phrases.CODES[_han_weekday(each)] for each in found["days"]]
+        elif match := self.take(rf"每个?{phrases.HAN_WEEK}(?P<days>[{phrases.HAN_DAYS}]+)"):
+            codes = [phrases.CODES[_han_weekday(each)] for each in match["days"]]
             self.rule = [f"FREQ=WEEKLY;BYDAY={','.join(codes)}"]
 
     # --- spans from now ----------------------------------------------------------------------
 
     def _offset(self) -> datetime | None:
         for pattern in phrases.OFFSETS:
-            found = self.take(pattern)
-            if found is not None:
-                return self._added(found["span"])
+            match = self.take(pattern)
+            if match is not None:
+                return self._added(match["span"])
         return None
 
     def _added(self, span: str) -> datetime:
@@ -224,14 +224,14 @@ class _PhraseReading:
             rf"\b(?:(?P<next>next) |(?P<coming>this |coming |proxim[oa] |na |no )?)"
             rf"(?P<day>{phrases.WEEKDAY})(?: que vem)?"
         )
-        found = self.take(han)
-        number = _han_weekday(found["day"]) if found else None
-        if found is None and (found := self.take(western)):
-            number = _weekday(found["day"])
-        if found is None or number is None:
+        match = self.take(han)
+        number = _han_weekday(match["day"]) if match else None
+        if match is None and (match := self.take(western)):
+            number = _weekday(match["day"])
+        if match is None or number is None:
             return False
-        weeks = len(found["next"]) if (found["next"] or "").startswith("下") else 0
-        weeks = 1 if found["next"] == "next" else weeks
+        weeks = len(match["next"]) if (match["next"] or "").startswith("下") else 0
+        weeks = 1 if match["next"] == "next" else weeks
         if weeks:
             monday = today - timedelta(days=today.weekday())
             self.day, self.rolls = monday + timedelta(days=number, weeks=weeks), False
@@ -243,18 +243,18 @@ class _PhraseReading:
         for pattern, step in _NEXT:
             if self.take(pattern):
                 self.day, self.rolls = today + step, False
-                found = self.take(r"(?P<day>\d{1,2})[号日]")
-                if found:
-                    self.day = _dated(self.day.year, self.day.month, int(found["day"]))
+                match = self.take(r"(?P<day>\d{1,2})[号日]")
+                if match:
+                    self.day = _dated(self.day.year, self.day.month, int(match["day"]))
                 return True
         return False
 
     def _date(self, today: date) -> None:
         for pattern in _DATES:
-            found = self.take(pattern)
-            if found is None:
+            match = self.take(pattern)
+            if match is None:
                 continue
-            said = found.groupdict()
+            said = match.groupdict()
             year = int(said["year"]) if said.get("year") else None
             name = said.get("name")
             month = int(said["month"]) if said.get("month") else None
@@ -278,16 +278,16 @@ class _PhraseReading:
         if unclear:  # a span, or a time of day
             raise UnreadableTimeError(unclear[0])
         for name, pattern in phrases.PARTS:
-            found = self.take(pattern)
-            if found is not None:
+            match = self.take(pattern)
+            if match is not None:
                 self.part = name
                 break
         if self.part == "noon" and self.take(r"^\s*e meia\b|\be meia\b"):
             self.clock, self.is_exact = time(_NOON, _HALF), True
         for pattern in phrases.CLOCKS:
-            found = self.take(pattern)
-            if found is not None:
-                self._set_clock(found.groupdict())
+            match = self.take(pattern)
+            if match is not None:
+                self._set_clock(match.groupdict())
                 return
         bare = re.fullmatch(r"\D*?\b(\d{1,2})\b\D*", phrases.EMPTY.sub(" ", self.rest).strip())
         if bare and (self.day or self.part or self.rule):

@@ -73,17 +73,11 @@ _EVALUATING = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """One command of a script.
+    """One command of a script."""
 
-    Args:
-        program: The program's name without its directory; empty if it is not known.
-        words: The program and its arguments.
-        reads: For a shell, whether it takes its commands from a `text`, a `file` or its `input`.
-    """
-
-    program: str
-    words: tuple[Word, ...]
-    reads: Reads = None
+    program: str  # without its directory; empty if it is not known
+    words: tuple[Word, ...]  # the program and its arguments
+    reads: Reads = None  # for a shell: it takes its commands from a `text`, a `file` or its `input`
 
     @property
     def arguments(self) -> tuple[Word, ...]:
@@ -103,21 +97,13 @@ class Command:
 
 @dataclass(kw_only=True, slots=True)
 class Script:
-    """The commands of a script, also those inside other commands.
+    """The commands of a script, also those inside other commands."""
 
-    Args:
-        commands: The commands, in the order in which they stand.
-        assigned: The variables that are set, and their values.
-        written: The files that output is written to.
-        connected: Whether it opens a connection to the network.
-        unclear: Why not all commands may have been found.
-    """
-
-    commands: list[Command] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)  # in the order in which they stand
     assigned: list[tuple[str, Word]] = field(default_factory=list)
-    written: list[Word] = field(default_factory=list)
-    connected: bool = False
-    unclear: list[str] = field(default_factory=list)
+    written: list[Word] = field(default_factory=list)  # the files that output is written to
+    connected: bool = False  # it opens a connection to the network
+    unclear: list[str] = field(default_factory=list)  # why not all commands may have been found
 
 
 def parse(text: str) -> Script:

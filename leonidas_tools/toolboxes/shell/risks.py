@@ -187,8 +187,8 @@ _RSYNC_OPTIONS = (
 def _curl(words: Sequence[Word]) -> Iterator[Risk]:
     yield from _has_options("publishes", _CURL_OPTIONS, words)
     for word, following in pairwise([*words, Word("", known=True)]):
-        found = _REQUEST.fullmatch(word.text)
-        if found and (found[1] or following.text).upper() not in _READING:
+        match = _REQUEST.fullmatch(word.text)
+        if match and (match[1] or following.text).upper() not in _READING:
             yield "publishes"
 
 

@@ -21,36 +21,23 @@ _SHELL_OPTIONS = ("-o", "-O", "+o", "+O", "--rcfile", "--init-file")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Wrapper:
-    """A command whose arguments end in another command.
+    """A command whose arguments end in another command."""
 
-    Args:
-        valued: Its options that take the next word.
-        plain: Its options that do not.
-        operands: How many words stand before the command.
-        more: Whether it adds words that are not known.
-    """
-
-    valued: frozenset[str] = frozenset()
-    plain: frozenset[str] = frozenset()
-    operands: int = 0
-    more: bool = False
+    valued: frozenset[str] = frozenset()  # options that take the next word
+    plain: frozenset[str] = frozenset()  # options that do not
+    operands: int = 0  # how many words stand before the command
+    more: bool = False  # it adds words that are not known
 
 
 @dataclass(kw_only=True, slots=True)
 class Inner:
-    """Commands that a command runs.
+    """Commands that a command runs."""
 
-    Args:
-        commands: Commands, as words.
-        scripts: Texts that a shell reads.
-        assigned: Variables that it sets for them.
-        reads: For a shell, where it takes its commands from.
-    """
-
-    commands: list[Sequence[Word]] = field(default_factory=list)
-    scripts: list[Word] = field(default_factory=list)
+    commands: list[Sequence[Word]] = field(default_factory=list)  # as words
+    scripts: list[Word] = field(default_factory=list)  # texts that a shell reads
+    # variables that it sets for them
     assigned: list[tuple[str, Word]] = field(default_factory=list)
-    reads: Reads = None
+    reads: Reads = None  # for a shell: where it takes its commands from
 
 
 def _set(options: str) -> frozenset[str]:

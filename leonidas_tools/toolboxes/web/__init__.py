@@ -81,8 +81,8 @@ class WebTools:
             if _is_readable(each.url)
         ]
         if not hits:
-            said = say("web_nothing_found", query=query)
-            return ToolResult.no_results(said, speech=said)
+            message = say("web_nothing_found", query=query)
+            return ToolResult.no_results(message, speech=message)
         key = "web_found_one" if len(hits) == 1 else "web_found"
         speech = say(key, count=len(hits), title=hits[0]["title"])
         return ToolResult(result={"results": hits}, speech=speech)
@@ -107,11 +107,11 @@ class WebTools:
             raise _too_slow() from None
         text = without_unseen(utf8_text(found["text"]))
         if not text.strip():
-            said = say("web_no_text")
-            return ToolResult.no_results(said, speech=said)
+            message = say("web_no_text")
+            return ToolResult.no_results(message, speech=message)
         if start >= len(text):
-            said = say("web_page_end", start=start)
-            raise ToolError(said, status="invalid_argument", reason_code="past_the_end")
+            message = say("web_page_end", start=start)
+            raise ToolError(message, status="invalid_argument", reason_code="past_the_end")
         title = _line(found["title"]) or checked(page.url).host
         result: dict[str, Any] = {"url": page.url, "title": title}
         if found["date"]:
@@ -181,8 +181,8 @@ async def _extracted(
     output, _ = await process.communicate(asked.encode() + b"\n" + page.body)
     if process.returncode != 0:
         raise ToolError(say("web_unreadable_page"), status="failed", reason_code="unreadable_page")
-    found: dict[str, str] = json.loads(output)
-    return found
+    data: dict[str, str] = json.loads(output)
+    return data
 
 
 def _is_readable(url: str) -> bool:
@@ -207,8 +207,8 @@ def _kind_of(page: Fetched) -> str:
         return kind
     what = "a PDF" if kind == "application/pdf" else _FAMILIES.get(kind.partition("/")[0], "a file")
     shown = visible(kind)[:_LONGEST_KIND] or "application/octet-stream"
-    said = say("web_no_text_kind", what=what, kind=shown)
-    raise ToolError(said, status="failed", reason_code="no_text")
+    message = say("web_no_text_kind", what=what, kind=shown)
+    raise ToolError(message, status="failed", reason_code="no_text")
 
 
 def _most_like(name: str, names: Sequence[str]) -> list[str]:

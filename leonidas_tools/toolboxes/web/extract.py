@@ -62,8 +62,8 @@ def decoded(body: bytes, charset: str) -> str:
 
 def _named(body: bytes, charset: str) -> Iterator[str]:
     """Yield the character sets to try."""
-    found = _META.search(body[:_HEAD_BYTES])
-    for label in (charset, found[1].decode("ascii") if found else "", "utf-8"):
+    match = _META.search(body[:_HEAD_BYTES])
+    for label in (charset, match[1].decode("ascii") if match else "", "utf-8"):
         try:
             name = codecs.lookup(label).name if label else ""
         except (LookupError, ValueError):

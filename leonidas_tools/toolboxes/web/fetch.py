@@ -63,21 +63,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetched:
-    """The answer of a web server.
+    """The answer of a web server."""
 
-    Args:
-        url: The address after all redirects.
-        kind: Its media type, in lower case.
-        charset: Its character set, where the server names one.
-        body: Its beginning, decompressed.
-        is_cut: Whether there is more of it.
-    """
-
-    url: str
-    kind: str
+    url: str  # after all redirects
+    kind: str  # its media type, in lower case
     charset: str | None
-    body: bytes
-    is_cut: bool
+    body: bytes  # its beginning, decompressed
+    is_cut: bool  # there is more of it
 
 
 async def look_up(host: str, port: int) -> Collection[str]:
@@ -86,17 +78,12 @@ async def look_up(host: str, port: int) -> Collection[str]:
     Raises:
         OSError: There are none.
     """
-    found = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return dict.fromkeys(str(each[4][0]) for each in found)
+    infos = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return dict.fromkeys(str(each[4][0]) for each in infos)
 
 
 class Fetcher:
-    """Fetches pages within the bounds of some settings.
-
-    Args:
-        settings: How much is read, and which private hosts may be reached.
-        resolve: Looks up the addresses of a host.
-    """
+    """Fetches pages within the bounds of some settings."""
 
     def __init__(self, settings: WebSettings, resolve: Resolve = look_up) -> None:
         self._most_bytes = settings.max_page_kilobytes * 1024
@@ -295,8 +282,8 @@ def _is_host(host: str) -> bool:
 
 
 def _untrusted_host(host: str) -> ToolError:
-    said = say("web_certificate", host=host)
-    return ToolError(said, status="unavailable", reason_code="certificate")
+    message = say("web_certificate", host=host)
+    return ToolError(message, status="unavailable", reason_code="certificate")
 
 
 def unreachable(host: str) -> ToolError:

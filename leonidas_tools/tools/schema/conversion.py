@@ -25,13 +25,9 @@ class ArgumentConversion:
     """Turns validated arguments into keyword arguments.
 
     The values go through JSON text, since pydantic reads JSON by rules of its own: an array is a
-    set where one is wanted, also under `strict`.
-
-    Args:
-        adapters: What converts an argument, by parameter name.
-        rest: What converts the arguments that no parameter names.
-        named: The names of all parameters.
-        defaults: Fields whose default is known to pydantic alone.
+    set where one is wanted, also under `strict`. `rest` is
+    for the arguments that no parameter names, `defaults` has the fields whose default is known to
+    pydantic alone.
     """
 
     __slots__ = ("_adapters", "_defaults", "_named", "_rest")

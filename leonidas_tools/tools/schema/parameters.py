@@ -26,25 +26,15 @@ _CONTEXT_NAME = r"\bToolContext\b"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parameter:
-    """One parameter of a function.
-
-    Args:
-        name: Its name.
-        annotation: Its type; `Any` where nothing is said. Plain strings are taken out.
-        default: Its default, or `inspect.Parameter.empty`.
-        kind: As in `inspect.Parameter`.
-        description: What its annotation says it is for.
-        field: The pydantic field that its annotation or default holds.
-        is_context: Whether it takes the `ToolContext`.
-    """
+    """One parameter of a function."""
 
     name: str
-    annotation: Any = Any
-    default: Any = _EMPTY
-    kind: Any = inspect.Parameter.KEYWORD_ONLY
+    annotation: Any = Any  # `Any` where nothing is said; plain strings are taken out
+    default: Any = _EMPTY  # or `inspect.Parameter.empty`
+    kind: Any = inspect.Parameter.KEYWORD_ONLY  # as in `inspect.Parameter`
     description: str | None = None
-    field: FieldInfo | None = None
-    is_context: bool = False
+    field: FieldInfo | None = None  # that its annotation or default holds
+    is_context: bool = False  # it takes the `ToolContext`
 
     @property
     def is_positional(self) -> bool:
