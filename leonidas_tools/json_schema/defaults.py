@@ -11,46 +11,71 @@ if TYPE_CHECKING:
 
 from leonidas_tools.json_schema.keywords import type_of, wanted_types
 
-MAX_NESTED_DEFAULTS: Final = 8
+_MOST_NESTED: Final = 8
+"""Limit of defaults that are filled in inside of defaults, which may never end otherwise."""
+_MOST_VALUES: Final = 100_000
+"""Limit of the values in all defaults together: a list may have thousands of places for each."""
 
-Fill: TypeAlias = Callable[[Any, int], Any]
+
+class TooManyDefaultsError(Exception):
+    """Raised where arguments leave out more than is filled in."""
+
+
+class _Room:
+    """How many values may still be filled in."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = _MOST_VALUES
+
+    def spend(self, values: int) -> None:
+        self.left -= values
+        if self.left < 0:
+            raise TooManyDefaultsError
+
+
+_Fill: TypeAlias = Callable[[Any, int, _Room], Any]
 """Gives a value with its defaults filled in; the same object where nothing is missing. The number
-says how many defaults may be filled in inside of defaults, which may never end otherwise."""
+says how many defaults may be filled in inside of defaults."""
 
 
-def fill_of(document: Document) -> Fill | None:
-    """Return what fills in a schema's defaults; `None` where it has none."""
-    if not document.has_defaults:
-        return None
-    return _FillCompiler(document).fill(document.schema)
+def fill_of(document: Document) -> Callable[[Any], Any] | None:
+    """Return what fills in a schema's defaults, or raises `TooManyDefaultsError`.
+
+    Returns:
+        `None` where the schema has none.
+    """
+    fill = _FillCompiler(document).fill(document.schema) if document.has_defaults else None
+    return None if fill is None else lambda value: fill(value, _MOST_NESTED, _Room())
 
 
 class _FillCompiler:
-    """Compiles a schema into one `Fill`; a schema that contains itself into one that does too."""
+    """Compiles a schema into one `_Fill`; a schema that contains itself into one that does too."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._made: dict[int, Fill | None] = {}
+        self._made: dict[int, _Fill | None] = {}
 
-    def fill(self, schema: Any) -> Fill | None:
+    def fill(self, schema: Any) -> _Fill | None:
         if not isinstance(schema, dict):
             return None
         if id(schema) in self._made:
             return self._made[id(schema)]
-        self._made[id(schema)] = lambda value, more: (
-            made(value, more) if (made := self._made[id(schema)]) else value
+        self._made[id(schema)] = lambda value, more, room: (
+            made(value, more, room) if (made := self._made[id(schema)]) else value
         )
         fills = [fill for fill in self._fills(schema) if fill is not None]
         self._made[id(schema)] = _chained(fills)
         return self._made[id(schema)]
 
-    def _fills(self, schema: Mapping[str, Any]) -> list[Fill | None]:
+    def _fills(self, schema: Mapping[str, Any]) -> list[_Fill | None]:
         target = self._document.target(schema.get("$ref"))
         parts = [target[1]] if target else []
         parts.extend(schema.get("allOf", ()))
         return [self._properties(schema), self._items(schema), *(self.fill(part) for part in parts)]
 
-    def _properties(self, schema: Mapping[str, Any]) -> Fill | None:
+    def _properties(self, schema: Mapping[str, Any]) -> _Fill | None:
         properties = schema.get("properties")
         if not isinstance(properties, dict):
             return None
@@ -62,7 +87,7 @@ class _FillCompiler:
         fills = {name: self.fill(inner) for name, inner in properties.items()}
         return _of_object(defaults, {name: fill for name, fill in fills.items() if fill})
 
-    def _items(self, schema: Mapping[str, Any]) -> Fill | None:
+    def _items(self, schema: Mapping[str, Any]) -> _Fill | None:
         fill = self.fill(schema.get("items"))
         return fill and _of_array(fill)
 
@@ -74,34 +99,37 @@ def _is_of_type(schema: Mapping[str, Any]) -> bool:
     return not wanted or kind in wanted or (kind == "integer" and "number" in wanted)
 
 
-def _chained(fills: list[Fill]) -> Fill | None:
+def _chained(fills: list[_Fill]) -> _Fill | None:
     if len(fills) < 2:  # noqa: PLR2004 - none, or one that needs no chain
         return fills[0] if fills else None
 
-    def chained(value: Any, more: int) -> Any:
+    def chained(value: Any, more: int, room: _Room) -> Any:
         for fill in fills:
-            value = fill(value, more)
+            value = fill(value, more, room)
         return value
 
     return chained
 
 
-def _of_object(defaults: Mapping[str, Any], fills: Mapping[str, Fill]) -> Fill | None:
+def _of_object(defaults: Mapping[str, Any], fills: Mapping[str, _Fill]) -> _Fill | None:
     if not defaults and not fills:
         return None
     names = frozenset(defaults)
     fresh = {name: _copier(value) for name, value in defaults.items()}
+    sizes = {name: _size(value) for name, value in defaults.items()}
 
-    def filled(value: Any, more: int) -> Any:
+    def filled(value: Any, more: int, room: _Room) -> Any:
         if not isinstance(value, dict):
             return value
         made = value
         if not names <= value.keys():
-            made = {**value, **{name: fresh[name]() for name in fresh if name not in value}}
+            missing = names - value.keys()
+            room.spend(sum(sizes[name] for name in missing))
+            made = {**value, **{name: fresh[name]() for name in fresh if name in missing}}
         if not fills:
             return made
         inner = {
-            name: fill(made[name], more if name in value else more - 1)
+            name: fill(made[name], more if name in value else more - 1, room)
             for name, fill in fills.items()
             if name in made and (more or name in value)
         }
@@ -118,11 +146,17 @@ def _copier(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-def _of_array(fill: Fill) -> Fill:
-    def filled(value: Any, more: int) -> Any:
+def _of_array(fill: _Fill) -> _Fill:
+    def filled(value: Any, more: int, room: _Room) -> Any:
         if not isinstance(value, list):
             return value
-        made = [fill(entry, more) for entry in value]
+        made = [fill(entry, more, room) for entry in value]
         return value if all(a is b for a, b in zip(made, value, strict=True)) else made
 
     return filled
+
+
+def _size(value: Any) -> int:
+    """Return how many values a default has."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_size, inner))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.json_schema.defaults import MAX_NESTED_DEFAULTS, fill_of
+from leonidas_tools.json_schema.defaults import TooManyDefaultsError, fill_of
 from leonidas_tools.json_schema.document import MAX_ARGUMENT_DEPTH, Document, is_too_deep
 from leonidas_tools.results.texts import say
 
@@ -121,7 +121,13 @@ class ArgumentValidator:
         raise error_in(self._document, coerced)
 
     def _filled(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._fill(arguments, MAX_NESTED_DEFAULTS) if self._fill else arguments
+        if self._fill is None:
+            return arguments
+        try:
+            filled: dict[str, Any] = self._fill(arguments)
+        except TooManyDefaultsError as error:
+            raise _refusal("leave out too much that has a default: give fewer values") from error
+        return filled
 
 
 _MAY_HOLD_A_FLOAT: Final = frozenset({float, dict, list})

@@ -191,3 +191,11 @@ async def test_a_call_with_such_a_text_is_answered():
     )
     result = await AdvancedToolProcessor(tools=[tool]).execute("find", PATTERNS[0][1])
     assert (result.status, result.reason_code) == ("invalid_argument", "pattern")
+
+
+def test_defaults_that_multiply_are_filled_in_only_as_far_as_that_is_quick():
+    part = {"properties": {f"b{number}": {"default": ["y"] * 50} for number in range(100)}}
+    validate = ArgumentValidator({"properties": {"a": {"type": "array", "items": part}}})
+    assert [len(each) for each in validate({"a": [{}, {"b7": []}]})["a"]] == [100, 100]
+    with pytest.raises(ToolValidationError, match="leave out too much that has a default"):
+        validate({"a": [{}] * 5000})
