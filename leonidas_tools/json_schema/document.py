@@ -112,7 +112,7 @@ class Document:
                     )
                 self.patterns[each] = cost_of(each)
             if isinstance(each, str):  # compiled with each part that it stands in
-                self._pattern_states += self.patterns[each].states * (depth + 1)
+                self._pattern_states += self.patterns[each].size * (depth + 1)
         if self._pattern_states > MAX_PATTERN_STATES:
             raise SchemaError("The schema has too many or too large patterns; simplify them")
 

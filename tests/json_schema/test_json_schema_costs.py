@@ -117,6 +117,8 @@ def test_arguments_that_take_too_many_checks_are_refused_unchecked(schema, argum
         (r"^(?!\s*$).+", "a text " * 5_000),
         (r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "00000000-0000-0000-0000-000000000000"),
         (r"^[^@\s]+@[^@\s]+$", "a" * 50_000 + "@example.org"),
+        (r"^[\s\S]{1,10000}$", "a text " * 1_400),
+        (r"^urn:[^\]\\]{1,2048}$", "urn:" + "a" * 2_048),
     ],
 )
 def test_an_ordinary_pattern_is_checked_on_a_text_of_any_length(pattern, text):
