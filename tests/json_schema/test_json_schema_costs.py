@@ -161,6 +161,54 @@ def test_ordinary_schemas_and_arguments_are_checked_as_before():
     assert not document.Document(plain, {}).may_be_costly
 
 
+class Watched:
+    """The schemas of the parts of a document, which note what they check."""
+
+    def __init__(self, parts):
+        self.parts, self.checked = parts, []
+
+    def get(self, pointer):
+        self.part = self.parts.get(pointer)
+        return None if self.part is None else self
+
+    def is_valid(self, value):
+        self.checked.append(value)
+        return self.part.is_valid(value)
+
+    def iter_errors(self, value):
+        return self.part.iter_errors(value)
+
+
+TEXTS = {"items": {"type": "string", "pattern": ".{0,2000}$"}}
+LEVEL = {"type": "object", "properties": {"b": {"$ref": "#/$defs/node"}, "texts": TEXTS}}
+LONG_TEXTS = {"texts": ["a" * 1_900 + str(number) for number in range(3)]}
+
+
+def watched(node, **properties):
+    properties = {"a": {"$ref": "#/$defs/node"}, **properties}
+    validate = ArgumentValidator({"$defs": {"node": node}, "properties": properties})
+    validate._document.validators = Watched(validate._document.validators)
+    return validate, validate._document.validators.checked
+
+
+def test_coercing_does_not_check_a_costly_value_at_each_level_above_it():
+    node = {"anyOf": [LEVEL, {"type": "integer"}]}
+    validate, checked = watched(node, n={"type": "integer"})
+    arguments = {"n": "7", "a": deep(45, LONG_TEXTS)}
+    assert validate(arguments) == {**arguments, "n": 7}
+    assert len(checked) < 10
+
+
+def test_an_error_far_below_in_a_costly_value_is_not_looked_for_at_each_level():
+    wrong = {"n": "x", "all": [number * 0.5 for number in range(1_200)]}
+    numbers = {"items": {"type": "number"}}
+    node = {"properties": {**LEVEL["properties"], "n": {"type": "integer"}, "all": numbers}}
+    validate, checked = watched(node)
+    with pytest.raises(ToolValidationError, match=r"'a\.b\.b\.[b.]+' must match the tool's schema"):
+        validate({"a": deep(90, {**LONG_TEXTS, **wrong})})
+    assert len(checked) < 50
+
+
 PATTERNS = [
     ({"properties": {"a": {"pattern": r"(a*)*\1$"}}}, {"a": "a" * 60 + "b"}),
     ({"properties": {"a": {"items": {"pattern": r"(a*)*\1$"}}}}, {"a": ["a" * 60 + "b"] * 100}),
