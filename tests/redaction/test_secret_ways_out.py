@@ -244,6 +244,12 @@ SPELLINGS = {
     "every byte in an URL": lambda s: "".join(f"%{each:02X}" for each in s.encode()),
     "JSON escapes": lambda s: "".join(f"\\u{ord(each):04x}" for each in s),
     "JSON escapes in JSON": lambda s: json.dumps("".join(f"\\u{ord(each):04X}" for each in s)),
+    "JavaScript": lambda s: "".join(f"\\u{{{ord(each):x}}}" for each in s),
+    "Python": lambda s: "".join(f"\\U{ord(each):08X}" for each in s),
+    "octal": lambda s: "".join(f"\\{each:03o}" for each in s.encode()),
+    "letters as they are and in JSON": lambda s: "".join(
+        f"\\u{ord(each):04x}" if number % 2 else each for number, each in enumerate(s)
+    ),
     "HTML numbers": lambda s: "".join(f"&#{ord(each)};" for each in s),
     "HTML hexadecimal": lambda s: "".join(f"&#x{each:x};" for each in s.encode()),
     "decimals": lambda s: str(list(map(ord, s))),
