@@ -673,7 +673,8 @@ async def work(a: str = "") -> bool:
     return True
 
 encoded = base64.b64encode(key.encode()).decode().rstrip("=")
-for name in ("works", "named", "nested", "chosen", "defined", key, f"get_{encoded}"):
+names = ("works", "named", "nested", "chosen", "labelled", "defined")
+for name in (*names, key, f"get_{encoded}"):
     server.add_tool(work, name=name, description="Works.")
 
 def told(name, **more):
@@ -683,6 +684,7 @@ def told(name, **more):
 told("named", properties={f"key-{key}": {"type": "string"}})
 told("nested", properties={"a": {"type": "object", "required": [key[:20] + key[20:]]}})
 told("chosen", properties={"a": {"enum": ["a", key]}})
+told("labelled", properties={"a": {"enum": [key, "a"], "enumNames": ["One", "Two"]}})
 told("defined", **{"$defs": {key: {"type": "string"}}})
 server.run()
 """
@@ -710,13 +712,15 @@ async def test_a_tool_of_a_server_that_is_named_after_its_secret_is_left_out(
         assert (await tools.execute("works")).result == {"result": True}
         said = [json.dumps(tools.openai_tools()), tools.prompt_text(), repr(status), repr(events)]
         declared = {each["function"]["name"] for each in tools.openai_tools()}
-        assert declared == {"works", "confirm_action", "answer_question"}
+        assert declared == {"works", "chosen", "confirm_action", "answer_question"}
+        [chosen] = (each for each in tools.registry if each.name == "chosen")
+        assert chosen.metadata.parameters["properties"] == {"a": {"enum": ["a"]}}
     why = {each["tool"]: each["why"] for each in status["left_out"]}
     assert why == {
         "***": "its name has a secret of the server's settings",
         "get_***": "its name has a secret of the server's settings",
         **dict.fromkeys(
-            ("named", "nested", "chosen", "defined"),
+            ("named", "nested", "labelled", "defined"),
             "its parameters have a secret of the server's settings",
         ),
     }
