@@ -142,6 +142,19 @@ def test_a_schema_whose_parts_take_long_to_compile_is_refused():
         ArgumentValidator(schema)
 
 
+def test_a_schema_with_very_many_deep_parts_is_refused():
+    def deep_in(levels):
+        schema = {"type": "integer"}
+        for _ in range(levels):
+            many = {f"r{number}": {"type": "string"} for number in range(200)}
+            schema = {"type": "object", "properties": {"p": schema, **many}}
+        return schema
+
+    with pytest.raises(SchemaError, match="too many parts that are deep in it"):
+        ArgumentValidator(deep_in(90))
+    assert ArgumentValidator(deep_in(20))({"r0": "x"}) == {"r0": "x"}
+
+
 def test_the_search_for_the_cost_is_bounded_itself(monkeypatch):
     looked_at = []
     costs = errors._cost
