@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.json_schema.document import Document, child
+from leonidas_tools.json_schema.errors import MAX_WORK, Check, work_of
 from leonidas_tools.json_schema.keywords import (
     schema_of_item,
     schemas_of_property,
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 120
 MAX_STEPS: Final = 20_000
+MAX_COERCION_WORK: Final = 2 * MAX_WORK
+"""Limit of the checks in branches, where they may take many: each level checks those below it."""
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
@@ -35,12 +38,14 @@ def coerce(document: Document, value: Any) -> Any:
 
 
 class _Coercion:
-    """One way down a value and a schema; a walk that takes too many steps stops coercing."""
+    """One way down a value and a schema; a walk that takes too long stops coercing."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._is_valid = document.validators
-        self._steps = 0
+        self._steps = self._work = 0
+        self._known_work: dict[tuple[int, int], int] = {}
+        self._weighed: list[Any] = []
 
     def coerced(self, pointer: str, schema: Any, value: Any, depth: int) -> Any:
         self._steps += 1
@@ -81,7 +86,16 @@ class _Coercion:
             return False
         target = self._document.target(pointer)
         self._steps += 1 if target is None else self._document.checks(target[1])
+        if target is not None and self._document.may_be_costly:
+            self._weigh(Check(pointer=pointer, schema=target[1], value=value))
         return self._steps <= MAX_STEPS and validator.is_valid(value)
+
+    def _weigh(self, check: Check) -> None:
+        """Add the work of a check; too much work stops coercing."""
+        self._weighed.append(check.value)
+        self._work += work_of(self._document, check, self._known_work)
+        if self._work > MAX_COERCION_WORK:
+            self._steps = MAX_STEPS + 1
 
     def _chosen(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:
         """Return the value as one of several schemas wants it, unchanged if possible."""

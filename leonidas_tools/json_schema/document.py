@@ -15,6 +15,8 @@ from leonidas_tools.json_schema.patterns import PatternCost, cost_of
 MAX_ARGUMENT_DEPTH: Final = 100
 MAX_SCHEMA_DEPTH: Final = 200
 MAX_SCHEMA_PARTS: Final = 200_000
+MAX_PARTS_IN_PARTS: Final = 500_000
+"""Limit of the depths of all parts together: each part is compiled with each that it stands in."""
 MAX_EXPANSION: Final = 4_000
 MAX_PLAIN_PARTS: Final = 100
 MAX_PATTERN_CHARACTERS: Final = 100_000
@@ -51,9 +53,10 @@ class Document:
         self.slow_enums: dict[int, int] = {}
         """How many options a value is compared with one by one, by the id of the part."""
         branches = False
-        count = 0
+        count = in_parts = 0
         for depth, part in self._parts():
             count += 1
+            in_parts += depth
             branches = branches or not _BRANCHES.isdisjoint(part)
             self.is_recursive = self.is_recursive or _goes_deep(part)
             self.has_defaults = self.has_defaults or "default" in part
@@ -72,6 +75,8 @@ class Document:
         """True if it may for a value of any size."""
         self._known_checks: dict[int, int] = {}
         self._refuse_explosion()
+        if in_parts > MAX_PARTS_IN_PARTS:
+            raise SchemaError("The schema has too many parts that are deep in it; flatten it")
 
     def _parts(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield every object in the schema, level by level, with its depth."""
@@ -112,7 +117,7 @@ class Document:
                     )
                 self.patterns[each] = cost_of(each)
             if isinstance(each, str):  # compiled with each part that it stands in
-                self._pattern_states += self.patterns[each].states * (depth + 1)
+                self._pattern_states += self.patterns[each].size * (depth + 1)
         if self._pattern_states > MAX_PATTERN_STATES:
             raise SchemaError("The schema has too many or too large patterns; simplify them")
 

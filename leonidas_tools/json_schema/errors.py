@@ -26,6 +26,8 @@ MAX_WORK: Final = 200_000
 """Limit of the checks of arguments, where they may take many."""
 MAX_PAIRS: Final = 10_000
 """Limit of the schemas and values visited to find that out."""
+MAX_NARROWINGS: Final = 12
+"""How many levels down too large a value is narrowed: each one checks all that is below it."""
 _NAME_WORK: Final = 20
 """The work of holding a name against a pattern, in checks of a plain schema."""
 
@@ -49,7 +51,11 @@ def errors_in(
     path.
     """
     check = Check(pointer="#", schema=document.schema, value=value)
-    while _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) > MAX_CHECKS:
+    for level in itertools.count():
+        if _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) <= MAX_CHECKS:
+            break
+        if level == MAX_NARROWINGS:
+            return check.path, []
         wrong = next((c for c in _parts(document, check) if not _fits(document, c)), None)
         if wrong is None:
             return check.path, []
@@ -67,6 +73,14 @@ def is_too_costly(document: Document, value: Any) -> bool:
     """Return whether a value takes more checks than are made at once."""
     check = Check(pointer="#", schema=document.schema, value=value)
     return _cost(document, check, {}, MAX_WORK, MAX_PAIRS, _own_work) > MAX_WORK
+
+
+def work_of(document: Document, check: Check, known: dict[tuple[int, int], int]) -> int:
+    """Return the work of a check, and add that of its parts to what is known of them.
+
+    The values must live as long as what is known.
+    """
+    return _cost(document, check, known, MAX_WORK, 2 * MAX_PAIRS, _own_work)
 
 
 def _cost(

@@ -13,6 +13,10 @@ _LEADING: Final = re.compile(
     rf"\^(?:\(\?[=!](?:\\.|{_CLASS}|[^()\\\[]|\((?:\\.|{_CLASS}|[^()\\\[])*\))*\))*", re.DOTALL
 )
 _BACKTRACKS: Final = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kKGg]|[*+?}]\+")
+_ONE_WAY: Final = re.compile(
+    rf"\^(?:\\.|{_CLASS}|[^\\\[(){{}}*+?|^$])*(?:[*+]|\{{\d+(?:,\d*)?\}})?\$?", re.DOTALL
+)
+"""A pattern whose only repeat is the last: each text is in one state at a time."""
 _MOST_STATES: Final = 10**9
 _FEW_STATES: Final = 64
 _GIVING_UP: Final = 2_500
@@ -26,10 +30,12 @@ class PatternCost:
     """What a pattern takes to match.
 
     Args:
-        states: The size of its automaton, roughly.
+        size: The size of its automaton, roughly.
+        states: The number of its states that a text may be in at once, roughly.
         backtracks: Whether it needs more than an automaton: it looks around or back.
     """
 
+    size: int
     states: int
     backtracks: bool
 
@@ -53,7 +59,9 @@ def cost_of(pattern: str) -> PatternCost:
 
     Example:
         >>> cost_of("[a-f]{4}-(x|y){2}")
-        PatternCost(states=9, backtracks=False)
+        PatternCost(size=9, states=9, backtracks=False)
+        >>> cost_of("^urn:.{1,2000}$")
+        PatternCost(size=2004, states=1, backtracks=False)
         >>> [cost_of(each).backtracks for each in ("^(?=.*[0-9]).{8,}$", "a*(?=b)")]
         [False, True]
     """
@@ -74,6 +82,9 @@ def cost_of(pattern: str) -> PatternCost:
             totals[-1] += 1
     leading = _LEADING.match(pattern)
     rest = _CLASS_OR_REST.sub("x", pattern[leading.end() if leading else 0 :])
+    size = min(sum(totals), _MOST_STATES)
     return PatternCost(
-        states=min(sum(totals), _MOST_STATES), backtracks=_BACKTRACKS.search(rest) is not None
+        size=size,
+        states=1 if _ONE_WAY.fullmatch(pattern) else size,
+        backtracks=_BACKTRACKS.search(rest) is not None,
     )

@@ -54,7 +54,7 @@ _MOST_FRAMES_AT_ONCE = 2000.0
 _SMALL_CHUNKS_PER_SECOND = 100.0
 _MOST_SMALL_CHUNKS_AT_ONCE = 500.0
 _SMALL_CHUNK_BYTES = 512
-"""A piece of a body that is shorter is small: each takes as long to parse as a long one."""
+"""A chunk of a body that is shorter is small: each takes as long to parse as a long one."""
 _PIECE_BYTES = 4096
 """Of what is read at once: a frame may have six bytes, and their number is known once parsed."""
 _ABORT_SECONDS = 2.0
@@ -174,8 +174,7 @@ class BoundedConnection(H11Protocol):
     def _next_event(self) -> Any:
         """Return what was parsed next; too many small chunks end the connection."""
         event = self._parsed()
-        is_small = isinstance(event, h11.Data) and len(event.data) < _SMALL_CHUNK_BYTES
-        if is_small and not self._small_chunks.spend():
+        if isinstance(event, h11.Data) and _is_small(event) and not self._small_chunks.spend():
             self.transport.abort()
             return h11.NEED_DATA
         return event
@@ -252,6 +251,11 @@ class BoundedConnection(H11Protocol):
         if len(waiting) >= _MOST_WAITING:
             crowd = Counter(other._address for other in waiting).most_common(1)[0][0]  # noqa: SLF001
             _longest([each for each in waiting if each._address == crowd]).transport.abort()  # noqa: SLF001
+
+
+def _is_small(data: h11.Data) -> bool:
+    """Return whether it is a small chunk, and not the part of one, or of a body without chunks."""
+    return data.chunk_start and data.chunk_end and len(data.data) < _SMALL_CHUNK_BYTES
 
 
 def _longest(waiting: list[BoundedConnection]) -> BoundedConnection:

@@ -26,12 +26,29 @@ _ESCAPE = re.compile(
     rf"|(?<==)(?:\r?\n|{_bytes('=')})"
     r"|(?<=&)(?:\#\d{1,7};|\#x[0-9a-f]{1,6};|[a-z][a-z0-9]{1,30};)"
     r"|(?<=\\)(?:"
-    r"u\{[0-9a-f]{1,6}\}|ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|u[0-9a-f]{4}"
+    r"u\{[0-9a-f]{1,6}\}|u000000[0-9a-f]{2}|ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|u[0-9a-f]{4}"
     rf"|x(?:{_bytes(_X)}|[89a-f][0-9a-f])"
     r"|[23][0-7]{2}(?:\\2[0-7]{2}){1,3}|[0-3][0-7]{2}"
     r"|[^a-z0-9]|[nrt])))"
 )
+_HEX = "(?:3[0-9]|[46][1-9a-f]|[57][0-9a])"
+_ESCAPED_LETTER = re.compile(
+    r"[\\%&](?:"
+    rf"(?<=%)(?:25){{0,3}}{_HEX}"
+    rf"|(?<=&)(?:amp;){{0,3}}\#(?:x0{{0,4}}{_HEX}|0{{0,4}}(?:4[89]|5[0-7]|6[5-9]|[789]\d|1[012]\d));"
+    rf"|(?<=\\)(?:u\{{0{{0,4}}{_HEX}\}}|u(?:0{{4}})?00{_HEX}|x{_HEX}|(?:0?[67]|1[0-7])[0-7]))"
+)
 _WHITE = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def escapes_letters(lowered: str) -> bool:
+    r"""Return whether letters or digits are escaped in a text in lower case, which is seldom.
+
+    Example:
+        >>> [escapes_letters(text) for text in (r"a\u0020b", r"\u0061 b", "%2561", r"\141")]
+        [False, True, True, True]
+    """
+    return _ESCAPED_LETTER.search(lowered) is not None
 
 
 class Unescaped:
@@ -104,6 +121,8 @@ def _written(escape: str, kind: str) -> str:
     """Return what a program or a shell reads where this is written."""
     if escape.startswith("\\u{"):
         return chr(int(escape[3:-1], 16))
+    if escape.startswith("\\u000000"):
+        return chr(int(escape[-2:], 16))
     if kind == "u":
         data = bytes.fromhex(escape.replace("\\u", ""))
         return data.decode("utf-16-be", "surrogatepass")

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, quote_plus
 
-from leonidas_tools.redaction.escaped import Unescaped
+from leonidas_tools.redaction.escaped import Unescaped, escapes_letters
 from leonidas_tools.redaction.spelled import SHORTEST_SPELLING, Spellings
 from leonidas_tools.redaction.text import MASK, distinct
 
@@ -206,6 +206,8 @@ class KnownSecrets:
         spans = self._found(lowered, starts)
         if any(word in lowered for word in self._plain_words):
             spans += self._escapable._escaped(lowered, starts, _LEVELS)  # noqa: SLF001 - our class
+        if escapes_letters(lowered):
+            spans += self._escaped(lowered, starts, _LEVELS)
         return _merged(spans)
 
     @functools.cached_property

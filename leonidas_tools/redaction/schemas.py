@@ -16,11 +16,14 @@ _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "
 """Keywords whose value has names of the author's choice for keys."""
 
 
-def schema_without(secrets: KnownSecrets, schema: Mapping[str, Any]) -> dict[str, Any]:
+def schema_without(
+    secrets: KnownSecrets, schema: Mapping[str, Any], *, fewer_options: bool = False
+) -> dict[str, Any]:
     """Return a schema whose texts are masked, without other keywords that are secret.
 
     A masked default would be sent as it is; without it, the receiver takes its own. Names and the
-    values that an argument may have stay: a schema with a secret in them is not to be used.
+    values that an argument may have stay: a schema with a secret in them is not to be used. With
+    `fewer_options` a secret one among others is left out, unless a list beside them names each.
 
     Example:
         >>> from leonidas_tools.redaction import KnownSecrets
@@ -28,7 +31,12 @@ def schema_without(secrets: KnownSecrets, schema: Mapping[str, Any]) -> dict[str
         >>> schema_without(KnownSecrets(["s3cr3t-zebra"]), schema)
         {'properties': {'key': {'title': '***'}}}
     """
-    return _without(secrets, schema) if secrets else dict(schema)
+    if not secrets:
+        return dict(schema)
+    if fewer_options:
+        schema = _with_fewer_options(secrets, schema)
+    made: dict[str, Any] = _without(secrets, schema)
+    return made
 
 
 def _without(secrets: KnownSecrets, schema: Any, *, has_names: bool = False) -> Any:
@@ -45,6 +53,20 @@ def _without(secrets: KnownSecrets, schema: Any, *, has_names: bool = False) -> 
         for key, value in schema.items()
         if not _may_be_left_out(key, value) or secrets(value) == value
     }
+
+
+def _with_fewer_options(secrets: KnownSecrets, schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_fewer_options(secrets, each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {key: _with_fewer_options(secrets, value) for key, value in schema.items()}
+    options = schema.get("enum")
+    if isinstance(options, list) and secrets(options) != options:
+        others = (schema[key] for key in schema.keys() - _SAMPLES - {"enum", "type"})
+        if not any(isinstance(other, list) and len(other) == len(options) for other in others):
+            made["enum"] = [each for each in options if secrets([each]) == [each]] or options
+    return made
 
 
 def _may_be_left_out(key: str, value: Any) -> bool:

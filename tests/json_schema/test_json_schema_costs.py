@@ -117,6 +117,8 @@ def test_arguments_that_take_too_many_checks_are_refused_unchecked(schema, argum
         (r"^(?!\s*$).+", "a text " * 5_000),
         (r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "00000000-0000-0000-0000-000000000000"),
         (r"^[^@\s]+@[^@\s]+$", "a" * 50_000 + "@example.org"),
+        (r"^[\s\S]{1,10000}$", "a text " * 1_400),
+        (r"^urn:[^\]\\]{1,2048}$", "urn:" + "a" * 2_048),
     ],
 )
 def test_an_ordinary_pattern_is_checked_on_a_text_of_any_length(pattern, text):
@@ -140,6 +142,19 @@ def test_a_schema_whose_parts_take_long_to_compile_is_refused():
         ArgumentValidator(schema)
 
 
+def test_a_schema_with_very_many_deep_parts_is_refused():
+    def deep_in(levels):
+        schema = {"type": "integer"}
+        for _ in range(levels):
+            many = {f"r{number}": {"type": "string"} for number in range(200)}
+            schema = {"type": "object", "properties": {"p": schema, **many}}
+        return schema
+
+    with pytest.raises(SchemaError, match="too many parts that are deep in it"):
+        ArgumentValidator(deep_in(90))
+    assert ArgumentValidator(deep_in(20))({"r0": "x"}) == {"r0": "x"}
+
+
 def test_the_search_for_the_cost_is_bounded_itself(monkeypatch):
     looked_at = []
     costs = errors._cost
@@ -157,6 +172,54 @@ def test_ordinary_schemas_and_arguments_are_checked_as_before():
     optional = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
     plain = {"properties": {str(n): optional for n in range(20)}}
     assert not document.Document(plain, {}).may_be_costly
+
+
+class Watched:
+    """The schemas of the parts of a document, which note what they check."""
+
+    def __init__(self, parts):
+        self.parts, self.checked = parts, []
+
+    def get(self, pointer):
+        self.part = self.parts.get(pointer)
+        return None if self.part is None else self
+
+    def is_valid(self, value):
+        self.checked.append(value)
+        return self.part.is_valid(value)
+
+    def iter_errors(self, value):
+        return self.part.iter_errors(value)
+
+
+TEXTS = {"items": {"type": "string", "pattern": ".{0,2000}$"}}
+LEVEL = {"type": "object", "properties": {"b": {"$ref": "#/$defs/node"}, "texts": TEXTS}}
+LONG_TEXTS = {"texts": ["a" * 1_900 + str(number) for number in range(3)]}
+
+
+def watched(node, **properties):
+    properties = {"a": {"$ref": "#/$defs/node"}, **properties}
+    validate = ArgumentValidator({"$defs": {"node": node}, "properties": properties})
+    validate._document.validators = Watched(validate._document.validators)
+    return validate, validate._document.validators.checked
+
+
+def test_coercing_does_not_check_a_costly_value_at_each_level_above_it():
+    node = {"anyOf": [LEVEL, {"type": "integer"}]}
+    validate, checked = watched(node, n={"type": "integer"})
+    arguments = {"n": "7", "a": deep(45, LONG_TEXTS)}
+    assert validate(arguments) == {**arguments, "n": 7}
+    assert len(checked) < 10
+
+
+def test_an_error_far_below_in_a_costly_value_is_not_looked_for_at_each_level():
+    wrong = {"n": "x", "all": [number * 0.5 for number in range(1_200)]}
+    numbers = {"items": {"type": "number"}}
+    node = {"properties": {**LEVEL["properties"], "n": {"type": "integer"}, "all": numbers}}
+    validate, checked = watched(node)
+    with pytest.raises(ToolValidationError, match=r"'a\.b\.b\.[b.]+' must match the tool's schema"):
+        validate({"a": deep(90, {**LONG_TEXTS, **wrong})})
+    assert len(checked) < 50
 
 
 PATTERNS = [

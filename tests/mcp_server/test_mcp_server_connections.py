@@ -106,6 +106,25 @@ async def test_a_body_in_very_many_small_chunks_ends_the_connection(serve, chunk
     assert said.count(b"HTTP/1.1 ") in answers
 
 
+async def test_long_chunks_are_read_however_they_are_cut(serve):
+    serving = await serve(add, token="s3cret")
+    head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+    head += b"Authorization: Bearer s3cret\r\nConnection: close\r\n\r\n"
+    chunk = b"258\r\n" + b" " * 600 + b"\r\n"
+    async with Idle(serving.url) as idle, asyncio.timeout(SECONDS):
+        reader, _ = await idle.connect(head + chunk * 6500 + b"0\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 4")
+
+
+async def test_a_connection_takes_any_number_of_short_requests(serve):
+    serving = await serve(add, token="s3cret")
+    request = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n"
+    last = request + b"Connection: close\r\n\r\n{}"
+    async with Idle(serving.url) as idle, asyncio.timeout(SECONDS):
+        reader, _ = await idle.connect((request + b"\r\n{}") * 1500 + last)
+        assert (await reader.read()).count(b"HTTP/1.1 401 ") == 1501
+
+
 async def test_a_huge_head_is_refused(serve):
     serving = await serve(add, token="s3cret")
     async with Idle(serving.url) as idle, asyncio.timeout(SECONDS):

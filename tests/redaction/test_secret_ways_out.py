@@ -244,6 +244,12 @@ SPELLINGS = {
     "every byte in an URL": lambda s: "".join(f"%{each:02X}" for each in s.encode()),
     "JSON escapes": lambda s: "".join(f"\\u{ord(each):04x}" for each in s),
     "JSON escapes in JSON": lambda s: json.dumps("".join(f"\\u{ord(each):04X}" for each in s)),
+    "JavaScript": lambda s: "".join(f"\\u{{{ord(each):x}}}" for each in s),
+    "Python": lambda s: "".join(f"\\U{ord(each):08X}" for each in s),
+    "octal": lambda s: "".join(f"\\{each:03o}" for each in s.encode()),
+    "letters as they are and in JSON": lambda s: "".join(
+        f"\\u{ord(each):04x}" if number % 2 else each for number, each in enumerate(s)
+    ),
     "HTML numbers": lambda s: "".join(f"&#{ord(each)};" for each in s),
     "HTML hexadecimal": lambda s: "".join(f"&#x{each:x};" for each in s.encode()),
     "decimals": lambda s: str(list(map(ord, s))),
@@ -667,7 +673,8 @@ async def work(a: str = "") -> bool:
     return True
 
 encoded = base64.b64encode(key.encode()).decode().rstrip("=")
-for name in ("works", "named", "nested", "chosen", "defined", key, f"get_{encoded}"):
+names = ("works", "named", "nested", "chosen", "labelled", "defined")
+for name in (*names, key, f"get_{encoded}"):
     server.add_tool(work, name=name, description="Works.")
 
 def told(name, **more):
@@ -677,6 +684,7 @@ def told(name, **more):
 told("named", properties={f"key-{key}": {"type": "string"}})
 told("nested", properties={"a": {"type": "object", "required": [key[:20] + key[20:]]}})
 told("chosen", properties={"a": {"enum": ["a", key]}})
+told("labelled", properties={"a": {"enum": [key, "a"], "enumNames": ["One", "Two"]}})
 told("defined", **{"$defs": {key: {"type": "string"}}})
 server.run()
 """
@@ -704,13 +712,15 @@ async def test_a_tool_of_a_server_that_is_named_after_its_secret_is_left_out(
         assert (await tools.execute("works")).result == {"result": True}
         said = [json.dumps(tools.openai_tools()), tools.prompt_text(), repr(status), repr(events)]
         declared = {each["function"]["name"] for each in tools.openai_tools()}
-        assert declared == {"works", "confirm_action", "answer_question"}
+        assert declared == {"works", "chosen", "confirm_action", "answer_question"}
+        [chosen] = (each for each in tools.registry if each.name == "chosen")
+        assert chosen.metadata.parameters["properties"] == {"a": {"enum": ["a"]}}
     why = {each["tool"]: each["why"] for each in status["left_out"]}
     assert why == {
         "***": "its name has a secret of the server's settings",
         "get_***": "its name has a secret of the server's settings",
         **dict.fromkeys(
-            ("named", "nested", "chosen", "defined"),
+            ("named", "nested", "labelled", "defined"),
             "its parameters have a secret of the server's settings",
         ),
     }

@@ -277,7 +277,7 @@ def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefiniti
     return ToolDefinition(
         name=definition.name,
         description=secrets.text(_beginning(definition.description or definition.title or "")),
-        input_schema=schema_without(secrets, definition.input_schema),
+        input_schema=schema_without(secrets, definition.input_schema, fewer_options=True),
         effect=effect_of(definition.annotations).value,
     )
 
