@@ -7,6 +7,7 @@ import pytest
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolSession, tool
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.errors import RetryableError
 from leonidas_tools.rules.rule import Rule
 from tests.approvals.bench import Bank
 from tests.policies.clock import in_no_time
@@ -103,6 +104,25 @@ async def test_a_no_after_the_yes_holds_while_the_call_waits_for_another_one(
     assert (result.status, bank.sent) == (status, sent)
     assert (await counting).ok
     assert result.reason_code == (None if sent else "contradicted")
+
+
+@in_no_time
+async def test_a_no_after_the_yes_holds_between_the_attempts_of_a_call():
+    attempts, bank = [], None
+
+    @tool(requires_approval=True, retry_attempts=3)
+    async def pay() -> None:
+        """Pays."""
+        attempts.append(1)
+        bank.transcript.user_said("No! Stop.")
+        raise RetryableError("The bank is busy.")
+
+    bank = Bank(pay)
+    approval = (await bank.call("pay")).result["approval_id"]
+    bank.answer("Yes.")
+    result = await bank.confirm(approval)
+    assert (result.status, result.reason_code) == ("denied", "contradicted")
+    assert len(attempts) == 1
 
 
 @pytest.mark.parametrize(
