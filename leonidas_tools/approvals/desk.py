@@ -86,8 +86,8 @@ class Approvals:
         """How the last questions were closed, with the hashes of what was asked, by their ids."""
         self._grants: dict[int, Grant] = {}
         """What was approved, by the number of the call that may run it."""
-        self._approved: dict[int, tuple[Question, int]] = {}
-        """The questions of approved calls, and where in the transcript they were answered."""
+        self._approved: dict[int, Question] = {}
+        """The questions of approved calls, by their numbers."""
         self._moved: dict[int, tuple[str, str]] = {}
         """The id and the hash that a question had in another process, by the number of its call."""
         self._sharing: dict[str | int, list[ToolCall]] = {}
@@ -239,10 +239,18 @@ class Approvals:
         """Return the permission of a call, if a question has given it one."""
         return self._grants.get(number)
 
+    def approved(self, number: int, question: Question) -> None:
+        """Note that a call was approved, which may have to wait before it runs."""
+        self._approved[number] = question
+
+    def ended(self, number: int) -> None:
+        """Forget an approved call."""
+        self._approved.pop(number, None)
+
     def is_taken_back(self, number: int) -> bool:
         """Return whether the user has said no since the call was approved."""
-        question, position = self._approved.get(number, (None, 0))
-        return question is not None and question.is_refused_since(position)
+        question = self._approved.get(number)
+        return question is not None and question.is_refused_since(question.position)
 
     def stop_waiting(self, question: Question) -> None:
         """Detach the waiting call; the question stays open."""
@@ -352,7 +360,7 @@ class Approvals:
 
     def _revoke(self, question: Question, call: ToolCall) -> None:
         self._grants.pop(call.number, None)
-        self._approved.pop(call.number, None)
+        self.ended(call.number)
         question.abort_resume(call)
 
     def _granted_call(
@@ -369,7 +377,7 @@ class Approvals:
             digest=digest, request=question.request, by_silence=why_not == _EXPIRED
         )
         if decision.answer is not Answer.DENY:
-            self._approved[call.number] = (question, question.transcript.mark())
+            self.approved(call.number, question)
         question.resume(call, decision, why_not)
         return call
 
@@ -391,6 +399,7 @@ class Approvals:
             self._closed.popitem(last=False)
         if question.timer is not None:
             question.timer.cancel()
+        question.discard_answers()
         self._select_next()
         self._changes.notify()
 

@@ -10,6 +10,7 @@ any language or script, makes an answer doubtful.
 from __future__ import annotations
 
 import functools
+import re
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
@@ -70,7 +71,8 @@ no|nope|nah|not|never|neither|nothing|none|without|don't|dont|do not|doesn't|did
 can't|cant|can not|won't|wouldn't|shouldn't|mustn't|isn't|aren't|wasn't|stop|cancel|cancelled|abort
 wait|hold on|hang on|hold it|later|negative|refuse|refused|decline|deny|denied|reject|rejected
 forget it|never mind|nevermind|leave it|skip it|drop it|undo|wrong|rather|no way|of course not
-absolutely not|certainly not|definitely not|sure not|i guess not|not yet|not now|enough|não|nao
+absolutely not|certainly not|definitely not|sure not|i guess not|not yet|not now|enough|halt|hold up
+scratch that|changed my mind|mudei de ideia|mudei de ideias|pera aí|não|nao
 nunca|jamais|nem|nada|nenhum|nenhuma|cancela|cancele|cancelar|cancelado|pare|pára|parar|parem
 para .|para com isso|espera|espere|esperar|peraí|calma|chega|deixa|deixe|depois|negativo|recuso
 nego|rejeita|rejeito|esquece|esqueça|errado|ainda|agora não|agora nao|claro que não|claro que nao
@@ -98,6 +100,9 @@ tudo ok obrigada|. tudo ok , obrigado|. tudo ok , obrigada|all good thanks|all g
 all good , thanks|all good , thank you|very well thanks|very well thank you|very well , thanks
 very well , thank you|por favor confirma|confirma por favor
 confirma , por favor|por favor , confirma|certo isso|tá certo isso|está certo isso|pode isso
+no rush|no hurry|no worries|no pressure|don't worry|dont worry|do not worry|nothing else
+sem pressa|sem stress|não tem pressa|não há pressa|não se preocupe|não te preocupes|nada mais
+de nada
 confirma isso|ah tá|ah , tá|não sei|nao sei|sei lá|não tenho certeza|nao tenho certeza|aber|oder|y
 ou|et|und|ma
 """
@@ -126,7 +131,7 @@ _REFUSAL_HAN = """
 """
 _DOUBT_HAN = """
 好不好|行不行|可不可以|是不是|对不对|能不能|要不要|对不起|對不起|不好意思|不知道|不确定|不確定|不一定
-吗|嗎|如果|要是|除非|什么|什麼|怎么|怎麼
+吗|嗎|如果|要是|除非|什么|什麼|怎么|怎麼|没关系|沒關係|没事|沒事|不客气|不客氣|不用谢|不用謝|别担心|別擔心
 """
 _NEGATORS_HAN = "不没沒别別"
 
@@ -261,6 +266,19 @@ def judge(
     return Meaning.YES
 
 
+def refuses(text: str) -> bool:
+    """Return whether something in a text refuses, whatever else it says.
+
+    Example:
+        >>> [refuses(text) for text in ("Okay, stop right now!", "No worries.", "Thank you.")]
+        [True, False, False]
+    """
+    return any(
+        piece.kind is _Kind.REFUSAL or _refuses_han(piece.words[0])
+        for piece in _pieces(list(_words(text, len(text))))
+    )
+
+
 def spoken_words(text: str) -> list[str]:
     """Return the words and signs of a text: numbers as digits, Chinese by the character."""
     each = (list(word) if _script(word[0]) == "han" else [_number(word)] for word in _words(text))
@@ -292,11 +310,11 @@ def is_firm(words: Sequence[str], *, is_whole: bool = False) -> bool:
 # --- words ---------------------------------------------------------------------------------------
 
 
-def _words(text: str) -> Iterator[str]:
+def _words(text: str, most: int = _LONGEST) -> Iterator[str]:
     """Yield the words of a text, "." and "," for pauses, and each other sign by itself."""
-    plain = unicodedata.normalize("NFKC", text[: _LONGEST + 1]).casefold()
-    if len(plain) > _LONGEST:  # also where one character has become many
-        plain = plain[:_LONGEST] + _CUT
+    plain = unicodedata.normalize("NFKC", text[: most + 1]).casefold()
+    if len(plain) > most:  # also where one character has become many
+        plain = plain[:most] + _CUT
     plain = plain.translate(_same_signs()).replace("..", _CUT).replace("!", ".").strip(_SPACES)
     word, of = "", ""
     yield "."
@@ -347,6 +365,7 @@ class _Lexicon:
     han: Mapping[str, _Kind]
     longest_han: int
     consents_han: tuple[str, ...]
+    harmless_han: re.Pattern[str]
     numbers: Mapping[str, str]
     large: frozenset[str]
     grants: frozenset[tuple[str, ...]]
@@ -379,6 +398,9 @@ def _lexicon() -> _Lexicon:
         han=han,
         longest_han=max(map(len, han)),
         consents_han=tuple(sorted(_phrases(_CONSENT_HAN), key=len, reverse=True)),
+        harmless_han=re.compile(
+            "|".join(sorted(_phrases(_CONSENT_HAN + _DOUBT_HAN), key=len, reverse=True))
+        ),
         numbers=numbers,
         large=frozenset(_phrases(_LARGE)),
         grants=frozenset(tuple(each.split()) for each in _phrases(_GRANTS)),
@@ -453,6 +475,14 @@ def _kind_of_han(run: str) -> _Kind:
     for negated in (negator + each for each in lexicon.consents_han for negator in _NEGATORS_HAN):
         run = run.replace(negated, "|")
     return _Kind.DOUBT if any(each in run for each in lexicon.consents_han) else _Kind.REFUSAL
+
+
+def _refuses_han(run: str) -> bool:
+    """Return whether a character refuses in a run of Chinese, outside of words that do not."""
+    if _script(run[0]) != "han":
+        return False
+    left = _lexicon().harmless_han.sub("|", run)
+    return any(each in left for each in _phrases(_REFUSAL_HAN))
 
 
 def _found_han(run: str) -> Iterator[_Kind]:

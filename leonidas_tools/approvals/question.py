@@ -16,7 +16,7 @@ from leonidas_tools.approvals.choices import (
     properties_of,
 )
 from leonidas_tools.approvals.inquiry import PausedCalls
-from leonidas_tools.approvals.lexicon import Meaning
+from leonidas_tools.approvals.lexicon import Meaning, refuses
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.spoken import SpokenCheck
 from leonidas_tools.approvals.transcript import Transcript
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.features.ongoing_calls import OngoingCall
     from leonidas_tools.rules.rule import Rule
     from leonidas_tools.runtime.executor import Executor
+
+
+_MOST_CHARACTERS = 20_000
+"""The most characters that are searched for a no; in more, there may be one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,9 +172,11 @@ class Question:
         return not self.is_spoken or self.proof(self.exchange()) is Proof.NOT_ANSWERED
 
     def is_refused_since(self, position: int) -> bool:
-        """Return whether the user has said no after a position of the transcript."""
-        said = self.transcript.exchange(position, lambda _: False).earlier
-        return any(self._judged(each.text) is Meaning.NO for each in said)
+        """Return whether the user may have said no after a position of the transcript."""
+        exchange = self.transcript.exchange(position, lambda _: False)
+        texts = [each.text for each in exchange.earlier]
+        is_known = not exchange.forgotten and sum(map(len, texts)) <= _MOST_CHARACTERS
+        return not is_known or any(map(refuses, texts))
 
     def is_agreed(self) -> bool:
         """Return whether the user has clearly said yes to the words of the question.

@@ -264,9 +264,8 @@ class GatewayConversation:
         if known is None:
             reason = "The resumption is not valid here, or has expired: start without it"
             raise CloseError(UNSUPPORTED, "resumption", reason)
-        unheard = self._unheard
-        if unheard is not None and unheard.has(self._user, known.session, since=known.at):
-            reason = "The model would make a call again that has run: start without the resumption"
+        if self._unheard is not None and self._unheard.may_be_repeated(self._user, known):
+            reason = "The model may make a call again that has run: start without the resumption"
             raise CloseError(UNSUPPORTED, "resumption", reason)
         self._session = ToolSession(known.session, user=self._user)
         self._session.get(Resumption).use(known.handle, at=known.at)
@@ -417,7 +416,10 @@ class GatewayConversation:
 
     def _tell_resumption(self, handle: str) -> None:
         session, read = self._session, tools_read_in(self._session)
-        token = make_resumption(self._secret, self._user, session.id, handle, read=read)
+        process = "" if self._unheard is None else self._unheard.process
+        token = make_resumption(
+            self._secret, self._user, session.id, handle, read=read, process=process
+        )
         if token is not None:
             self._tell("resumption", token=token)
 

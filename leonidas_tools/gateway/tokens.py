@@ -83,16 +83,24 @@ class Resumed(NamedTuple):
         handle: The handle of the model.
         at: When the model gave it, in seconds since the epoch.
         read: The tools whose untrusted results the model knows.
+        process: The process that knows what has run since, where no store does.
     """
 
     session: str
     handle: str
     at: float
     read: Sequence[str]
+    process: str
 
 
 def make_resumption(
-    secret: str, user: str, session: str, handle: str, *, read: Sequence[str] = ()
+    secret: str,
+    user: str,
+    session: str,
+    handle: str,
+    *,
+    read: Sequence[str] = (),
+    process: str = "",
 ) -> str | None:
     """Return a token with which a user goes on with a conversation; `None` if it is too long."""
     claims = {
@@ -103,6 +111,7 @@ def make_resumption(
         "handle": handle,
         "at": time.time(),
         "read": list(read),
+        "process": process,
     }
     token = jwt.encode(claims, secret, algorithm=_ALGORITHM)
     return token if len(token) <= _LONGEST_RESUMPTION_BYTES else None

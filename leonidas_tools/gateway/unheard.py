@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from leonidas_tools.calls.events import EventKind
 
 if TYPE_CHECKING:
     from leonidas_tools.calls.events import ToolEvent
+    from leonidas_tools.gateway.tokens import Resumed
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
 _MOST_SESSIONS = 65_536
@@ -23,6 +25,8 @@ class UnheardCalls:
     """
 
     def __init__(self, tools: AdvancedToolProcessor) -> None:
+        self.process = secrets.token_hex(8)
+        """Stands for this process: another one, or the one before it, had calls of its own."""
         self._executor = tools.executor
         self._open: dict[tuple[str | None, str], set[str]] = {}
         self._ended: OrderedDict[tuple[str | None, str], float] = OrderedDict()
@@ -45,7 +49,8 @@ class UnheardCalls:
                 if len(self._ended) > _MOST_SESSIONS:
                     self._ended.popitem(last=False)
 
-    def has(self, user: str, session: str, *, since: float) -> bool:
-        """Return whether a call of the session runs, or has ended since a time."""
-        key = (user, session)
-        return key in self._open or self._ended.get(key, 0.0) > since
+    def may_be_repeated(self, user: str, known: Resumed) -> bool:
+        """Return whether a call of the session runs, or may have ended unknown to the model."""
+        key = (user, known.session)
+        is_from_here = known.process == self.process
+        return not is_from_here or key in self._open or self._ended.get(key, 0.0) > known.at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,10 @@ class Connection:
                 await asyncio.sleep(0)  # a read alone does not let others have their turn
             try:
                 sound = await self._received.sound()
-                yield await self._reader._receive() if sound is None else sound  # noqa: SLF001 - `receive` ends with every turn
+                if sound is None:  # `receive` ends with every turn
+                    yield self._received.completed(await self._reader._receive())  # noqa: SLF001
+                else:
+                    yield sound
             except (AttributeError, TypeError, ValueError, RecursionError) as error:
                 # Of a kind that the client does not know, no JSON, or too much: it is used up.
                 logger.warning("A message of the server is skipped: %s", described(error))
@@ -144,6 +148,7 @@ class _Received:
     def __init__(self, socket: Any) -> None:
         self._socket = socket
         self._unread: bytes | None = None
+        self._arguments: Sequence[Any] = ()
         self._closed: ConnectionClosed | None = None
 
     async def sound(self) -> Sequence[ProcessorPart] | None:
@@ -157,13 +162,22 @@ class _Received:
         except ConnectionClosed as error:  # `recv` raises it again; the socket might not
             self._closed = error
             return None
+        self._arguments = ()
         if has_too_many_values(self._unread, _MOST_VALUES):
-            self._unread = None
-            raise _TooManyValuesError
+            unread, self._unread = self._unread, None
+            self._unread, self._arguments = _without_arguments(unread)
         parts = sound_parts(self._unread)
         if parts is not None:
             self._unread = None
         return parts
+
+    def completed(self, message: types.LiveServerMessage) -> types.LiveServerMessage:
+        """Return the message that was read, with the arguments that its calls were read without."""
+        if self._arguments and message.tool_call is not None:
+            calls = message.tool_call.function_calls or ()
+            for call, arguments in zip(calls, self._arguments, strict=True):
+                call.args = arguments
+        return message
 
     async def recv(self, *, decode: bool = False) -> bytes | str:
         """Return the message that was left, or the next one."""
@@ -172,6 +186,24 @@ class _Received:
         unread, self._unread = self._unread, None
         received: bytes | str = await self._socket.recv(decode=decode) if unread is None else unread
         return received
+
+
+def _without_arguments(text: bytes) -> tuple[bytes, Sequence[Any]]:
+    """Return a message without the arguments of its calls, and these.
+
+    The model waits for an answer also to a call with more arguments than may run.
+
+    Raises:
+        ValueError: It has too many values also without them.
+    """
+    message = {} if has_too_many_values(text) else json.loads(text)
+    calls = message.get("toolCall", {}).get("functionCalls", [])
+    arguments = [call.pop("args", None) for call in calls]
+    left = json.dumps(message).encode()
+    are_read = any(arguments) and all(isinstance(each, dict | None) for each in arguments)
+    if not are_read or has_too_many_values(left, _MOST_VALUES):
+        raise _TooManyValuesError
+    return left, arguments
 
 
 @asynccontextmanager

@@ -174,7 +174,12 @@ class Approval:
         verdict = self._verdict(call)  # the session's mode may have become stricter meanwhile
         if verdict.decide is Decide.DENY and verdict.rule is not None:
             return self._denied(call, verdict.rule)
-        return await run(call)
+        number = current().call.number
+        desk.approved(number, question)
+        try:
+            return await run(call)
+        finally:
+            desk.ended(number)
 
     def _question(
         self, call: ToolCall, asks: Verdict, digest: str, moved: tuple[str, str] | None

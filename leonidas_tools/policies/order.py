@@ -35,9 +35,9 @@ ORDER: Final = (
     "fallback.for_tool",  # outside the lane: two tools of one lane would wait for each other
     "lane.for_tool",
     "limit.for_tool",
-    "approval.late_for_tool",  # inside all that a call waits for: a no may have come meanwhile
     "breaker.for_tool",
     "retry.for_tool",
+    "approval.late_for_tool",  # inside all that a call waits for: a no may have come meanwhile
     "in_process.for_tool",  # outside the timeout: waiting for a process is not the tool's time
     "timeout.for_tool",
     "result_budget.for_tool",

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolSession, tool
+from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.errors import RetryableError
 from leonidas_tools.rules.rule import Rule
 from tests.approvals.bench import Bank
 from tests.policies.clock import in_no_time
@@ -57,10 +59,22 @@ async def test_after_a_no_nothing_runs():
 
 @pytest.mark.parametrize(
     ("words", "status", "sent"),
-    [("No! Stop.", "denied", []), ("Thank you.", "ok", [("Ana", 20)])],
+    [
+        ("No! Stop.", "denied", []),
+        ("Okay, stop right now!", "denied", []),
+        ("I changed my mind.", "denied", []),
+        ("Let us have lunch outside then, " * 10 + "and do not send it.", "denied", []),
+        ("好的等一下", "denied", []),
+        ("Thank you.", "ok", [("Ana", 20)]),
+        ("No worries.", "ok", [("Ana", 20)]),
+        ("没关系", "ok", [("Ana", 20)]),
+    ],
 )
+@pytest.mark.parametrize("by_voice", [True, False])
 @in_no_time
-async def test_a_no_after_the_yes_holds_while_the_call_waits_for_another_one(words, status, sent):
+async def test_a_no_after_the_yes_holds_while_the_call_waits_for_another_one(
+    words, status, sent, by_voice
+):
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
     @tool(lane="vault", requires_approval=False)
@@ -69,21 +83,46 @@ async def test_a_no_after_the_yes_holds_while_the_call_waits_for_another_one(wor
         begun.set()
         await goes_on.wait()
 
-    bank = Bank(count, config={"tools": {"send": {"lane": "vault"}}})
+    async def approve(_):
+        return Decision.approve()
+
+    channel = {} if by_voice else {"approval": approve}
+    bank = Bank(count, config={"tools": {"send": {"lane": "vault"}}}, **channel)
     counting = bank.start("count")
     await begun.wait()
-    approval = await bank.ask()
-    bank.answer("Yes.")
+    name, arguments = "send", {"to": "Ana", "amount": 20}
+    if by_voice:
+        name, arguments = "confirm_action", {"approval_id": await bank.ask(), "decision": "yes"}
+        bank.answer("Yes.")
     closed = asyncio.Event()
-    bank.approvals.on_change(closed.set)
-    confirming = bank.start("confirm_action", approval_id=approval, decision="yes")
+    bank.approvals.on_change(lambda: bank.approvals.pending() or closed.set())
+    confirming = bank.start(name, **arguments)
     await closed.wait()
     bank.transcript.user_said(words)
     goes_on.set()
     result = await confirming
     assert (result.status, bank.sent) == (status, sent)
     assert (await counting).ok
-    assert result.reason_code == ("contradicted" if words.startswith("No") else None)
+    assert result.reason_code == (None if sent else "contradicted")
+
+
+@in_no_time
+async def test_a_no_after_the_yes_holds_between_the_attempts_of_a_call():
+    attempts, bank = [], None
+
+    @tool(requires_approval=True, retry_attempts=3)
+    async def pay() -> None:
+        """Pays."""
+        attempts.append(1)
+        bank.transcript.user_said("No! Stop.")
+        raise RetryableError("The bank is busy.")
+
+    bank = Bank(pay)
+    approval = (await bank.call("pay")).result["approval_id"]
+    bank.answer("Yes.")
+    result = await bank.confirm(approval)
+    assert (result.status, result.reason_code) == ("denied", "contradicted")
+    assert len(attempts) == 1
 
 
 @pytest.mark.parametrize(

@@ -116,3 +116,34 @@ async def test_without_a_store_a_call_is_not_made_again_by_a_resumption(heard):
             else:
                 assert await again.closed() == 1003
     assert paid == [5]
+
+
+async def test_without_a_store_a_call_is_not_made_again_by_a_resumption_in_another_process():
+    paid, begun = [], asyncio.Event()
+
+    @tool(effect="once")
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        begun.set()
+        return f"{amount} paid"
+
+    async def pays(session):
+        await session.wait_for_input("text")
+        await session.session_resumption("h1")
+        await session.call(FunctionCall("pay", {"amount": 5}, id="c1"))
+        await session.wait_for_close()
+
+    async with (
+        Served(connections=[pays], tools=[pay]) as one,
+        Served(connections=[pays], tools=[pay]) as other,
+    ):
+        async with one.client() as client:
+            await client.say("text", text="Pay.")
+            token = (await client.until("resumption"))["token"]
+            await begun.wait()
+        async with other.opened(make_token(SECRET, "ana")) as websocket:
+            again = Client(websocket)
+            await again.say("start", resume=token)
+            await again.say("text", text="Pay.")
+            assert await again.closed() == 1003
+    assert paid == [5]

@@ -219,6 +219,23 @@ async def test_a_message_that_takes_too_much_to_read_is_skipped(odd, caplog):
     assert "A message of the server is skipped" in caplog.text
 
 
+async def test_a_call_with_very_many_values_is_answered_like_those_beside_it():
+    booked = []
+
+    @tool
+    async def book(seats: list[int]) -> int:
+        booked.append(len(seats))
+        return len(seats)
+
+    calls = [FunctionCall("book", {"seats": [1] * n}, id=f"c{n}") for n in (20_001, 2)]
+    script = [WaitForInput("audio"), Call(calls), WaitForAnswers(), TurnComplete()]
+    simulator, _ = await held([script], AdvancedToolProcessor([book]))
+    answers = {
+        each["id"]: each["response"]["status"] for some in responses_in(simulator) for each in some
+    }
+    assert (answers, booked) == ({"c20001": "invalid_argument", "c2": "ok"}, [2])
+
+
 class Waiting:
     """A socket with messages that have arrived already."""
 
