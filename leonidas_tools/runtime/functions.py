@@ -80,14 +80,19 @@ def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
     return bind
 
 
+_BRANCHES = frozenset({list, dict})
+
+
 def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments whose lists and objects a tool may change; the call keeps its own."""
     copied = dict(arguments)
+    if _BRANCHES.isdisjoint(map(type, copied.values())):  # as most are
+        return copied
     parts: list[Any] = [copied]
     while parts:
         part = parts.pop()
         for place, each in [*(part.items() if type(part) is dict else enumerate(part))]:
-            if type(each) in {list, dict}:
+            if type(each) in _BRANCHES:
                 part[place] = each.copy()
                 parts.append(part[place])
     return copied
