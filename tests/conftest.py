@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.databases import file, postgres, where  # noqa: F401 - fixtures
 from tests.mcp.forking import forks
+from tests.permissions import binding
 
 VARIABLE = "LEONIDAS_DATA_DIR"
 _NUMBERS = itertools.count()
@@ -43,6 +44,21 @@ def user_data(monkeypatch):
     directory = Path(os.environ[VARIABLE]) / str(next(_NUMBERS))
     monkeypatch.setenv(VARIABLE, str(directory))
     return directory
+
+
+@pytest.fixture
+def permissions_bind():
+    """File permissions bind this test also where it runs as root."""
+    with binding():
+        yield
+
+
+def pytest_runtest_setup(item):
+    """`needs("program")`: the test is skipped where that is not installed, but fails in CI."""
+    needed = [program for mark in item.iter_markers("needs") for program in mark.args]
+    missing = [program for program in needed if shutil.which(program) is None]
+    if missing:
+        (pytest.fail if "CI" in os.environ else pytest.skip)(f"not installed: {missing}")
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,7 @@ def check(
     context: typer.Context,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help=CONFIG_HELP),
+        typer.Argument(metavar="FILE", help=CONFIG_HELP, readable=False),  # as in `Config`
     ] = None,
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,

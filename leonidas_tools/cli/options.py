@@ -34,7 +34,8 @@ Voice: TypeAlias = Annotated[
     ),
 ]
 Microphone: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE.wav", help="Say what is in a file: 16 kHz, mono.")
+    Path | None,
+    typer.Option(metavar="FILE.wav", help="Say what is in a file: 16 kHz, mono.", readable=False),
 ]
 Speaker: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="FILE.wav", help="Write what is heard to a file: 24 kHz.")

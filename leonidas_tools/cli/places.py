@@ -15,7 +15,8 @@ CONFIG_HELP = (
 
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", envvar="LEONIDAS_CONFIG", help=CONFIG_HELP),
+    # Who reads the file says why it cannot be read, and what to do; Click would say only the first.
+    typer.Option(metavar="FILE", envvar="LEONIDAS_CONFIG", help=CONFIG_HELP, readable=False),
 ]
 """The option of every command that reads settings."""
 

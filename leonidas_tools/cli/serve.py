@@ -28,7 +28,8 @@ SecretEnv: TypeAlias = Annotated[
     str, typer.Option(metavar="NAME", help="The environment variable with the secret.")
 ]
 SecretFile: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The file with the secret instead.")
+    Path | None,
+    typer.Option(metavar="FILE", help="The file with the secret instead.", readable=False),
 ]
 
 

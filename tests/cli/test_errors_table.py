@@ -180,10 +180,9 @@ def test_the_settings_of_the_folder_are_used_by_default(leonidas, settings, tmp_
     assert "config/tools.yaml is used, not tools.yaml" in checked.stderr
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_an_unreadable_file_is_named_with_the_way_to_read_it(leonidas, settings):
+def test_an_unreadable_file_is_named_with_the_way_to_read_it(started, settings, permissions_bind):
     settings.chmod(0)
-    finished = leonidas("config", "check", *SETTINGS)
+    finished = started("config", "check", *SETTINGS)
     assert finished.returncode == 2
     assert "tools.yaml: cannot be read: allow it with `chmod u+r`" in finished.stderr
     assert not BARE.search(finished.stdout + finished.stderr)

@@ -1,6 +1,4 @@
 import contextlib
-import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -100,9 +98,7 @@ def test_a_name_that_would_break_the_page_is_escaped(told):
     assert found["leonidas_tool_calls_total", 'quote " and \\ and \n line', "python", "ok"] == 1
 
 
-@pytest.mark.skipif(
-    not shutil.which("promtool") and "CI" not in os.environ, reason="promtool is not installed"
-)
+@pytest.mark.needs("promtool")
 def test_promtool_finds_nothing_to_say(told):
     page = filled(told).prometheus().exposition()
     check = subprocess.run(

@@ -298,8 +298,7 @@ def test_the_old_file_is_replaced_and_not_written_into(path, tmp_path):
     assert kept.read_text() == TEXT
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_without_permission_is_named(path):
+def test_a_directory_without_permission_is_named(path, permissions_bind):
     path.parent.chmod(0o500)
     with pytest.raises(ConfigurationError, match="cannot be written"):
         update_file(path, {"tools.a.timeout": 1})

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import os
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -340,9 +339,7 @@ async def test_a_place_that_cannot_be_written_to_stops_no_call(tmp_path, caplog)
     assert "calls continue, and are stored once it is back" in caplog.text
 
 
-async def test_a_folder_that_is_read_only_is_said(tmp_path):
-    if os.getuid() == 0:
-        pytest.skip("root may write everywhere")
+async def test_a_folder_that_is_read_only_is_said(tmp_path, permissions_bind):
     tmp_path.chmod(0o500)
     async with Store(tmp_path / "kept.db") as store:
         assert "Permission denied" in store.status.error

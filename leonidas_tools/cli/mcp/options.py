@@ -24,6 +24,7 @@ ChangedConfig: TypeAlias = Annotated[
         "--config",
         metavar="FILE",
         envvar="LEONIDAS_CONFIG",
+        readable=False,  # as in `Config`
         help="The file to change. Default: config/tools.yaml or tools.yaml in this folder.",
     ),
 ]

@@ -5,7 +5,6 @@ import ctypes
 import json
 import os
 import resource
-import shutil
 import socket
 import subprocess
 import threading
@@ -208,8 +207,7 @@ async def test_a_link_that_loops_is_refused(tools, root, opening):
     assert (await said(tools, "read_file", path="it"))["status"] == "denied"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-async def test_a_file_without_permission_is_named_as_such(tools, root):
+async def test_a_file_without_permission_is_named_as_such(tools, root, permissions_bind):
     (root / "a.txt").write_text("mine")
     (root / "a.txt").chmod(0)
     assert (await said(tools, "read_file", path="a.txt"))["reason_code"] == "no_permission"
@@ -575,7 +573,7 @@ async def test_what_no_program_can_be_given_is_a_wrong_argument(tools, searching
     assert (glob["status"], glob["reason_code"]) == ("invalid_argument", "bad_glob")
 
 
-@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
+@pytest.mark.needs("rg")
 async def test_ripgrep_tells_which_part_of_a_search_is_wrong(tools):
     glob = await said(tools, "search_in_files", pattern="a", glob="[")
     assert (glob["status"], glob["reason_code"]) == ("invalid_argument", "bad_glob")
