@@ -177,7 +177,7 @@ class Delegation:
     async def _delegate(  # noqa: D417 - models read it; `ctx` is not an argument
         self, task: Task, ctx: ToolContext
     ) -> ToolResult:
-        """Hand a job of several steps to an agent that works on it in the background.
+        """Give a job of several steps to an agent that works on it in the background.
 
         Go on talking with the user meanwhile: its answer comes by itself, maybe minutes later. Do
         not call it again for the same job. What the agent's own calls have to ask comes as a

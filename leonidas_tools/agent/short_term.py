@@ -1,4 +1,4 @@
-"""What a model sees of a long conversation: its oldest part as a summary."""
+"""Short-term memory: replace the oldest part of a long conversation by a summary."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _CLOSED = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """The permission for one call, after its question.
+    """Permit one run of a call whose question was approved.
 
     Args:
         digest: The hash of what may run.

@@ -241,7 +241,7 @@ class Question:
         return self.voice[1].is_asked_in(speech)
 
     def resume(self, call: ToolCall, decision: Decision, why_not: str) -> None:
-        """Hand the answer to the paused call, which resumes in `call`, if there is one."""
+        """Pass the answer to the paused call, if there is one; it resumes in `call`."""
         if self.paused is not None:
             self.paused.answer(decision, why_not)
             call.session.get(PausedCalls).put(call.number, self.paused)

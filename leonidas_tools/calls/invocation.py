@@ -320,7 +320,7 @@ class Invocation:
             sink(event)
 
     def tell(self, event: ToolEvent) -> None:
-        """Hand on an event of the tool's context while the call runs."""
+        """Emit an event of the tool's context while the call runs."""
         if self.ended:
             return
         for sink in self.sinks:

@@ -18,7 +18,7 @@ _START, _REFUSED = EventKind.START, EventKind.ERROR
 
 
 class UnheardCalls:
-    """When the calls of each session ended whose effect may happen only once.
+    """Record when each session's calls of effect `once` ended.
 
     Args:
         tools: What runs the calls.

@@ -22,7 +22,7 @@ class TooManyDefaultsError(Exception):
 
 
 class _Room:
-    """How many values may still be filled in."""
+    """Count the values that may still be filled in."""
 
     __slots__ = ("left",)
 

@@ -27,7 +27,7 @@ _STATES_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternCost:
-    """What a pattern takes to match.
+    """Estimate the work of matching a pattern.
 
     Args:
         size: The size of its automaton, roughly.

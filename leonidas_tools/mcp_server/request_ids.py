@@ -130,7 +130,7 @@ class RequestCheck:
 
 
 class _Request(BaseModel):
-    """What tells a request from other messages; read as the transport reads it."""
+    """A JSON-RPC message with an id and a method, parsed as the transport parses it."""
 
     id: Annotated[int, Field(strict=True)] | str
     method: str

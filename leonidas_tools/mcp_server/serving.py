@@ -180,7 +180,7 @@ class BoundedConnection(H11Protocol):
         return event
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection to the WebSocket's protocol, which bounds it from now on."""
+        """Switch to the WebSocket protocol, which has limits of its own."""
         self._is_upgraded = True
         super().handle_websocket_upgrade(event)
 

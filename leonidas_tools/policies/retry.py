@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _OK = ResultStatus.OK
 LONGEST_DELAY_SECONDS = 10.0
 USUAL_BACKOFF = 2.0
+# A fault in the tool's code, such as a function that is not written yet, is there next time too.
 _PERMANENT = (
     TypeError, AttributeError, NameError, NotImplementedError, ImportError, SyntaxError,
 )  # fmt: skip

@@ -53,7 +53,7 @@ _Recognised: TypeAlias = "tuple[ToolCall, Executor, ToolResult | None]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Front:
-    """What the stages before a `CallStream` do, for one that has none before it."""
+    """Recognise calls and answer requests for a `CallStream` that has no stages before it."""
 
     runtime: ToolRuntime
     answers: Mapping[str, Answer]

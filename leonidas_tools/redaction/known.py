@@ -116,13 +116,13 @@ class KnownSecrets:
 
     @functools.cached_property
     def longest(self) -> int:
-        """The length of the longest form of any secret, with six characters for each letter."""
+        """Return the length of the longest form of a secret, at six characters a letter."""
         spelled = (6 * len(text) for text in self.texts)
         return max((*map(len, self._forms), *spelled), default=0)
 
     @functools.cached_property
     def _forms(self) -> dict[str, bool]:
-        """Each form in lower case, and whether pieces of it are masked."""
+        """Return each form in lower case, and whether pieces of it are masked."""
         forms = dict[str, bool]()
         for text in self.texts:
             pieces = len(text) >= PIECE and not _PUBLIC_IN_PART.match(text) and not _is_word(text)
@@ -133,13 +133,13 @@ class KnownSecrets:
 
     @functools.cached_property
     def _sentences(self) -> frozenset[str]:
-        """The forms of secrets that contain spaces."""
+        """Return the forms of secrets that contain spaces."""
         spaced = (text for text in self.texts if " " in text)
         return frozenset(_lowered(form) for text in spaced for form in _forms_of(text))
 
     @functools.cached_property
     def _grams(self) -> dict[str, list[tuple[str, int]]]:
-        """The positions in the forms of each sequence of eight characters."""
+        """Return the positions in the forms of each sequence of eight characters."""
         grams = dict[str, list[tuple[str, int]]]()
         for form, pieces in self._forms.items():
             if pieces:
@@ -212,7 +212,7 @@ class KnownSecrets:
 
     @functools.cached_property
     def _escapable(self) -> KnownSecrets:
-        """The secrets with characters that are escaped somewhere, in more ways than forms exist.
+        """Return the secrets with characters that some encoding escapes in more ways than one.
 
         One with `%41` in it is also looked for as it reads once that is undone, one with a space as
         forms send it.
@@ -223,7 +223,7 @@ class KnownSecrets:
 
     @functools.cached_property
     def _plain_words(self) -> frozenset[str]:
-        """The words of these secrets that no escape changes: where none is, none is looked for."""
+        """Return the words that no escape changes; where none occurs, no search is needed."""
         words = (_PLAIN_WORD.findall(_lowered(text)) or [""] for text in self._escapable.texts)
         return frozenset(itertools.chain.from_iterable(words))
 

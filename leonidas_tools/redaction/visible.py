@@ -36,7 +36,7 @@ _BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800\u034f")
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    r"""Return the text on one line, with each control or format character as `<U+XXXX>`.
+    r"""Return the text on one line, with each control or format character as `<U+…>`.
 
     Use it wherever text of a model, a tool or a server is shown to a person: nothing in the result
     moves the cursor, changes the writing direction or is invisible.
@@ -61,7 +61,7 @@ def revealed(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    r"""Return a JSON text in which a terminal shows each character: the others are `\\uXXXX`.
+    r"""Return a JSON text in which a terminal shows each character: the others are escaped.
 
     Example:
         >>> visible_json('["a\u202eb"]')

@@ -238,7 +238,7 @@ class ChangeSubscription:
             self._sources.pop()()
 
     def _stir(self, *_: object) -> None:
-        """Look in the loop's next turn, once for all changes until then; called in any thread."""
+        """Compare in the loop's next turn, once for all changes; callable from any thread."""
         if not self._stirred:
             self._stirred = True
             with contextlib.suppress(RuntimeError):  # the loop is closed

@@ -288,12 +288,12 @@ class ToolRuntime:
         session: ToolSession | None = None,
         concurrency: int = 8,
     ) -> list[ToolResult]:
-        """Run the calls of one turn of a model, and return their results in the order of the calls.
+        """Run the calls of one model turn, and return their results in the same order.
 
         Reads run side by side. A call that changes something waits for all before it, and all after
         it wait for it. Each call has its own result: one that fails does not stop the others.
-        Without `store.durable` every call runs, also one whose id has come before: unlike those of
-        a stream, ids may begin anew with each turn of a model.
+        Without `store.durable` every call runs, even with the id of an earlier one: the ids of a
+        model may start anew with each turn.
 
         Args:
             calls: Pairs of name and arguments, mappings of `name`, `arguments` and `id`, or

@@ -158,10 +158,10 @@ class WatchedSettings:
             await asyncio.wait({watch.task})
 
     async def _follow(self, path: Path) -> None:
-        """Look at the file whenever it may have changed.
+        """Check the file whenever it may have changed.
 
-        A look sees every way of writing: renaming over, truncating, swapping a symbolic link
-        anywhere on the way, deleting and recreating.
+        The check sees every way of writing: renaming over, truncating, swapping a symbolic link in
+        its path, deleting and recreating.
         """
         applied: object = None
         async with contextlib.aclosing(_moments(path)) as moments:

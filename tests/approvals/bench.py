@@ -65,6 +65,13 @@ class Bank:
         self.transcript.user_said(words)
         self.transcript.turn_ended()
 
+    def hears(self, model, user):
+        """The model says something, and the user answers."""
+        self.transcript.model_spoke(model)
+        self.transcript.turn_ended()
+        self.transcript.user_said(user)
+        self.transcript.turn_ended()
+
     async def confirm(self, approval_id, decision="yes", **more):
         return await self.call("confirm_action", approval_id=approval_id, decision=decision, **more)
 

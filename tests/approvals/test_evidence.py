@@ -328,8 +328,5 @@ async def test_a_setting_has_head_and_tail_said():
     asked = result.result["ask"]
     assert "20 characters left out" in asked
     assert "b" * 40 in asked
-    bank.transcript.model_spoke(asked)
-    bank.transcript.turn_ended()
-    bank.transcript.user_said("Yes.")
-    bank.transcript.turn_ended()
+    bank.hears(asked, "Yes.")
     assert (await bank.confirm(result.result["approval_id"])).status == "ok"

@@ -248,10 +248,7 @@ async def test_a_sentence_that_exchanges_two_values_does_not_ask_the_question(na
     }
     bank = Bank(move, buy, erase)
     approval = (await bank.call(name, **arguments[name])).result["approval_id"]
-    bank.transcript.model_spoke(asked)
-    bank.transcript.turn_ended()
-    bank.transcript.user_said("Yes.")
-    bank.transcript.turn_ended()
+    bank.hears(asked, "Yes.")
     assert (await bank.confirm(approval)).reason_code == "not_asked"
 
 
@@ -264,10 +261,7 @@ async def test_a_sentence_with_the_values_in_order_asks_the_question(asked):
 
     bank = Bank(move)
     approval = (await bank.call("move", source="savings", target="daily")).result["approval_id"]
-    bank.transcript.model_spoke(asked)
-    bank.transcript.turn_ended()
-    bank.transcript.user_said("Yes.")
-    bank.transcript.turn_ended()
+    bank.hears(asked, "Yes.")
     assert (await bank.confirm(approval)).status == "ok"
 
 
@@ -297,10 +291,7 @@ async def test_a_question_of_a_rule_that_is_part_of_another_one_is_not_asked(ask
     rule = Rule(name="money", decide="ask", tools=("send",), message=words)
     bank.session.get(SessionPolicy).rules.append(rule)
     approval = await bank.ask()
-    bank.transcript.model_spoke(asked)
-    bank.transcript.turn_ended()
-    bank.transcript.user_said("Yes.")
-    bank.transcript.turn_ended()
+    bank.hears(asked, "Yes.")
     assert (await bank.confirm(approval)).status == status
 
 
@@ -326,10 +317,7 @@ async def test_a_sentence_with_another_currency_or_value_does_not_ask_the_questi
     )
     bank = Bank(pay)
     approval = (await bank.call(tool_name, **{amount: 20, "fee": 5})).result["approval_id"]
-    bank.transcript.model_spoke(asked)
-    bank.transcript.turn_ended()
-    bank.transcript.user_said("Yes.")
-    bank.transcript.turn_ended()
+    bank.hears(asked, "Yes.")
     assert (await bank.confirm(approval)).status == status
 
 
@@ -397,10 +385,7 @@ async def test_one_number_is_not_said_for_two_values(asked, status):
 
     bank = Bank(order)
     approval = (await bank.call("order", item="20 pack", amount=20)).result["approval_id"]
-    bank.transcript.model_spoke(asked)
-    bank.transcript.turn_ended()
-    bank.transcript.user_said("Yes.")
-    bank.transcript.turn_ended()
+    bank.hears(asked, "Yes.")
     assert (await bank.confirm(approval)).status == status
 
 

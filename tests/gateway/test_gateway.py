@@ -79,8 +79,8 @@ async def test_what_is_typed_is_answered():
         await client.until("turn_complete")
 
 
-@pytest.mark.parametrize("heard", [False, True])
-async def test_without_a_store_a_call_is_not_made_again_by_a_resumption(heard):
+def paying():
+    """A tool whose effect happens once, what it has paid, and an event of its beginning."""
     paid, begun = [], asyncio.Event()
 
     @tool(effect="once")
@@ -88,6 +88,13 @@ async def test_without_a_store_a_call_is_not_made_again_by_a_resumption(heard):
         paid.append(amount)
         begun.set()
         return f"{amount} paid"
+
+    return pay, paid, begun
+
+
+@pytest.mark.parametrize("heard", [False, True])
+async def test_without_a_store_a_call_is_not_made_again_by_a_resumption(heard):
+    pay, paid, begun = paying()
 
     async def first(session):
         await session.wait_for_input("text")
@@ -119,13 +126,7 @@ async def test_without_a_store_a_call_is_not_made_again_by_a_resumption(heard):
 
 
 async def test_without_a_store_a_call_is_not_made_again_by_a_resumption_in_another_process():
-    paid, begun = [], asyncio.Event()
-
-    @tool(effect="once")
-    async def pay(amount: int) -> str:
-        paid.append(amount)
-        begun.set()
-        return f"{amount} paid"
+    pay, paid, begun = paying()
 
     async def pays(session):
         await session.wait_for_input("text")

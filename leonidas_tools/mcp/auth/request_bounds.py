@@ -47,7 +47,7 @@ class OAuthRequestBounds:
         self._trusted = {_place(url) for url in (server, issuer) if url}
 
     async def check(self, url: str) -> None:
-        """Look whether a login may lead to an address.
+        """Check that a login may send requests to an address.
 
         Raises:
             LoginError: It is not encrypted, or closer to this machine than the server is.

@@ -46,7 +46,7 @@ _HELLO = {
 
 
 async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
-    """Look up the host, connect, and speak TLS; stop at the first failure."""
+    """Resolve the host, connect, and negotiate TLS; stop at the first failure."""
     parts = urlsplit(str(settings.url))
     host = str(parts.hostname)
     port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -33,7 +33,7 @@ _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".jar")
 
 
 def before_start(settings: MCPServerSettings) -> Iterator[CheckResult]:
-    """Look at the directory, the command, its arguments and its variables."""
+    """Check the directory, the command, its arguments and its variables."""
     cwd = settings.cwd
     if cwd is not None and not Path(cwd).is_dir():
         yield CheckResult(

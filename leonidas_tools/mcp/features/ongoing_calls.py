@@ -115,7 +115,7 @@ class OngoingCall:
         return await self._task
 
     def answer(self, decision: Decision, why_not: str) -> None:
-        """Hand the server the answer to what it asks."""
+        """Send the server the answer to its request."""
         inquiry, self._paused_at, self.on_gone = self._paused_at, None, None
         if inquiry is not None and not inquiry.answered.done():
             inquiry.answered.set_result((decision, why_not))

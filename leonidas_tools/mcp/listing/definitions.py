@@ -76,7 +76,7 @@ class DefinitionReader:
         return bool(self.report.quarantined) and self._pins.are_stale
 
     def check_trust(self, tool: str) -> None:
-        """Look whether a tool may be run by now: it may have changed since it was called.
+        """Check that a tool may still run: it may have changed since it was called.
 
         Raises:
             ToolDeniedError: It is in quarantine.

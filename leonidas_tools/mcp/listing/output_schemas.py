@@ -45,14 +45,14 @@ class OutputSchemas:
         self._outputs = {name: self._outputs[name] for name in tools if name in self._outputs}
 
     def check(self, tool: str, answer: CallToolResult) -> None:
-        """Look whether an answer is as the listing says; one that says it failed may differ.
+        """Validate a tool result against the listed output schema; an error result may differ.
 
-        One that would take too many checks is taken as it is: the call has been made, and whoever
-        wrote the schema wrote the answer.
+        A result that is too costly to validate is accepted: the call has run, and the server wrote
+        both.
 
         Raises:
-            ValueError: It is not, it holds a number that there is not in JSON, or nothing can be
-                said of it: the schema is none.
+            ValueError: It does not match, it has a number that JSON has not, or the schema is
+                invalid.
         """
         output = self._outputs.get(tool)
         if output is None or answer.is_error:
