@@ -17,8 +17,8 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from leonidas_tools.gateway.closing import RESTARTING, CloseError
 from leonidas_tools.gateway.conversation import GatewayConversation
 from leonidas_tools.gateway.limits import Admission, GatewayLimits
+from leonidas_tools.gateway.resumption_guard import ResumptionGuard
 from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, checked_secret, user_of
-from leonidas_tools.gateway.unheard import UnheardCalls
 from leonidas_tools.gateway.wire import PROTOCOL
 from leonidas_tools.mcp_server.guard import HTTPAccess, bearer_token, subprotocol_token
 
@@ -63,7 +63,7 @@ class GatewayApp:
         self._access = access
         self._admission = Admission(limits, tools.store)
         is_durable = tools.store is not None and tools.store.settings.durable
-        self._unheard = None if is_durable else UnheardCalls(tools)
+        self._guard = None if is_durable else ResumptionGuard(tools)
         self._metrics = _Metrics(self._admission)
         self._draining = asyncio.Event()
         self._closing = asyncio.Event()
@@ -82,8 +82,8 @@ class GatewayApp:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.tools)
-            if self._unheard is not None:
-                stack.callback(self.tools.monitor.subscribe(self._unheard))
+            if self._guard is not None:
+                stack.callback(self.tools.monitor.subscribe(self._guard))
             stack.push_async_callback(self._ended)  # before the tools that they use
             self._stack = stack.pop_all()
         return self
@@ -168,7 +168,7 @@ class GatewayApp:
             limits=self.limits,
             draining=self._draining,
             closing=self._closing,
-            unheard=self._unheard,
+            guard=self._guard,
         )
         self._metrics.started()
         try:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from leonidas_tools.gateway.limits import GatewayLimits
-    from leonidas_tools.gateway.unheard import UnheardCalls
+    from leonidas_tools.gateway.resumption_guard import ResumptionGuard
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
@@ -174,7 +174,7 @@ class GatewayConversation:
         limits: The limits.
         draining: Set when the conversation is to end at a quiet moment.
         closing: Set when it is to end at once.
-        unheard: The calls that must not be made again; `None` where the store knows them.
+        guard: Judges resumptions; `None` where the store knows which calls have run.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of a conversation
@@ -188,9 +188,9 @@ class GatewayConversation:
         limits: GatewayLimits,
         draining: asyncio.Event,
         closing: asyncio.Event,
-        unheard: UnheardCalls | None = None,
+        guard: ResumptionGuard | None = None,
     ) -> None:
-        self._unheard = unheard
+        self._guard = guard
         self._websocket = websocket
         self._user = user
         self._secret = secret
@@ -264,7 +264,7 @@ class GatewayConversation:
         if known is None:
             reason = "The resumption is not valid here, or has expired: start without it"
             raise CloseError(UNSUPPORTED, "resumption", reason)
-        if self._unheard is not None and self._unheard.may_be_repeated(self._user, known):
+        if self._guard is not None and self._guard.may_repeat_call(self._user, known):
             reason = "The model may make a call again that has run: start without the resumption"
             raise CloseError(UNSUPPORTED, "resumption", reason)
         self._session = ToolSession(known.session, user=self._user)
@@ -416,7 +416,7 @@ class GatewayConversation:
 
     def _tell_resumption(self, handle: str) -> None:
         session, read = self._session, tools_read_in(self._session)
-        process = "" if self._unheard is None else self._unheard.process
+        process = "" if self._guard is None else self._guard.process
         token = make_resumption(
             self._secret, self._user, session.id, handle, read=read, process=process
         )

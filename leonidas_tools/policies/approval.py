@@ -21,6 +21,7 @@ from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator, error_without
+from leonidas_tools.policies.base import answered
 from leonidas_tools.results.texts import AS_IT_IS, say
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict, stricter
 from leonidas_tools.rules.rule import AFTER_UNTRUSTED, AUTONOMOUS_UNTRUSTED, Decide, Mode
@@ -294,18 +295,18 @@ def _record(call: ToolCall, decision: str, rule: Rule) -> None:
     )
 
 
-async def stop_if_taken_back(call: ToolCall, run: Run) -> ToolResult:
+def stop_if_taken_back(call: ToolCall, run: Run) -> Awaitable[ToolResult]:
     """Run the call, unless the user has said no while it waited for others after the yes."""
-    if call.session.get(Approvals).is_taken_back(current().call.number):
-        return wording.denied(call.name, "contradicted")
-    return await run(call)
+    desk = call.session.find(Approvals)
+    if desk is not None and desk.is_taken_back(current().call.number):
+        return answered(wording.denied(call.name, "contradicted"))
+    return run(call)
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
     """Yield the approval of a tool's calls, unless no rule can ask, deny or record."""
     policies, metadata = shared.policies, options.tool.metadata
-    rules = shared.rules.for_tool(subject_of(metadata, options.settings))
-    has_rules = options.guarded or rules.acts_in(policies.mode)
+    rules, has_rules = _rules_of(options, shared)
     if has_rules or options.after_untrusted is not AfterUntrusted.ALLOW:
         yield Approval(
             rules=rules,
@@ -323,5 +324,11 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
 
 def late_for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Policy]:
     """Yield what looks for a no where an approved call begins, if its calls may be asked about."""
-    if any(True for _ in for_tool(options, shared)):
+    if options.after_untrusted is not AfterUntrusted.ALLOW or _rules_of(options, shared)[1]:
         yield stop_if_taken_back
+
+
+def _rules_of(options: EffectiveOptions, shared: Shared) -> tuple[ToolRules, bool]:
+    """Return the rules of a tool, and whether one may ask, deny or record."""
+    rules = shared.rules.for_tool(subject_of(options.tool.metadata, options.settings))
+    return rules, options.guarded or rules.acts_in(shared.policies.mode)

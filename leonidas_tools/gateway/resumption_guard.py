@@ -1,4 +1,4 @@
-"""The calls that a model that resumes would make again, where no store remembers them."""
+"""Refuse a resumption whose model may make a call again that has run, where no store knows it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MOST_SESSIONS = 65_536
 _START, _REFUSED = EventKind.START, EventKind.ERROR
 
 
-class UnheardCalls:
-    """Record when each session's calls of effect `once` ended.
+class ResumptionGuard:
+    """Record when each session's calls of effect `once` ended, and judge resumptions by that.
 
     Args:
         tools: What runs the calls.
@@ -49,8 +49,8 @@ class UnheardCalls:
                 if len(self._ended) > _MOST_SESSIONS:
                     self._ended.popitem(last=False)
 
-    def may_be_repeated(self, user: str, known: Resumed) -> bool:
-        """Return whether a call of the session runs, or may have ended unknown to the model."""
+    def may_repeat_call(self, user: str, known: Resumed) -> bool:
+        """Return whether the model that resumes may not know of a call that runs or has ended."""
         key = (user, known.session)
         is_from_here = known.process == self.process
         return not is_from_here or key in self._open or self._ended.get(key, 0.0) > known.at
