@@ -259,7 +259,7 @@ def judge(
     if words[-2] == "," or not kinds.isdisjoint({_Kind.REFUSAL, _Kind.DOUBT}):
         return Meaning.DOUBTFUL
     consents = {piece.words for piece in pieces if piece.kind is _Kind.CONSENT}
-    if consents <= _lexicon().grants and _refuses(question, texts):
+    if consents <= _lexicon().grants and _asks_to_refuse(question, texts):
         return Meaning.DOUBTFUL
     if _Kind.UNKNOWN in kinds and not (lends and _repeats(pieces, question, texts)):
         return Meaning.DOUBTFUL
@@ -365,6 +365,7 @@ class _Lexicon:
     han: Mapping[str, _Kind]
     longest_han: int
     consents_han: tuple[str, ...]
+    refusals_han: tuple[str, ...]
     harmless_han: re.Pattern[str]
     numbers: Mapping[str, str]
     large: frozenset[str]
@@ -397,6 +398,7 @@ def _lexicon() -> _Lexicon:
         longest=max(map(len, phrases)),
         han=han,
         longest_han=max(map(len, han)),
+        refusals_han=tuple(_phrases(_REFUSAL_HAN)),
         consents_han=tuple(sorted(_phrases(_CONSENT_HAN), key=len, reverse=True)),
         harmless_han=re.compile(
             "|".join(sorted(_phrases(_CONSENT_HAN + _DOUBT_HAN), key=len, reverse=True))
@@ -470,7 +472,7 @@ def _kind_of_han(run: str) -> _Kind:
         return _Kind.CONSENT if _Kind.CONSENT in said else _Kind.ASIDE
     if any(each in run for each in _phrases(_DOUBT_HAN)):
         return _Kind.DOUBT
-    if not any(each in run for each in _phrases(_REFUSAL_HAN)):
+    if not any(each in run for each in _lexicon().refusals_han):
         return _Kind.UNKNOWN
     for negated in (negator + each for each in lexicon.consents_han for negator in _NEGATORS_HAN):
         run = run.replace(negated, "|")
@@ -482,7 +484,7 @@ def _refuses_han(run: str) -> bool:
     if _script(run[0]) != "han":
         return False
     left = _lexicon().harmless_han.sub("|", run)
-    return any(each in left for each in _phrases(_REFUSAL_HAN))
+    return any(each in left for each in _lexicon().refusals_han)
 
 
 def _found_han(run: str) -> Iterator[_Kind]:
@@ -569,7 +571,7 @@ def _lent(question: str, texts: Sequence[str]) -> list[str]:
     return _without_negative(words, texts)
 
 
-def _refuses(question: str, texts: Sequence[str]) -> bool:
+def _asks_to_refuse(question: str, texts: Sequence[str]) -> bool:
     """Return whether what a question is about is a refusal, such as "deny request"."""
     words = _without_texts(list(_words(question)), texts)
     return any(piece.kind is _Kind.REFUSAL for piece in _pieces(words))

@@ -44,17 +44,24 @@ def _table(text: str) -> dict[str, None]:
     return dict.fromkeys(text.split())
 
 
+_ANY_MONEY = "money"
 _MONEY = {
-    word: each.split()[0]
-    for each in """
-    euro euros eur|dollar dollars usd|pound pounds gbp|yuan rmb cny 元 块|yen jpy|rupee rupees
-    real reais brl|franc francs chf|rouble roubles|money dinheiro 钱
-    """.strip()
-    .replace("\n", "|")
-    .split("|")
-    for word in each.split()
+    word: currency
+    for currency, words in {
+        "EUR": "euro euros eur",
+        "USD": "dollar dollars usd",
+        "GBP": "pound pounds gbp",
+        "CNY": "yuan rmb cny 元 块",
+        "JPY": "yen jpy",
+        "INR": "rupee rupees",
+        "BRL": "real reais brl",
+        "CHF": "franc francs chf",
+        "RUB": "rouble roubles",
+        _ANY_MONEY: "money dinheiro 钱",
+    }.items()
+    for word in words.split()
 }
-"""Words for money, and the currency of each; `money` is any."""
+"""Words for money, and the currency of each."""
 _ASKING = _table("""
     shall should may can could would will i we you me do does want like to the a an of for
     from in on at with and so now just please really is are be that this it ok okay right correct
@@ -452,7 +459,7 @@ def _before(place: int, speech: str) -> tuple[list[str], list[str]]:
 
 def _currencies_in(words: Sequence[str]) -> set[str]:
     """Return the currencies that words name."""
-    return {_MONEY[word] for word in words if word in _MONEY} - {"money"}
+    return {_MONEY[word] for word in words if word in _MONEY} - {_ANY_MONEY}
 
 
 def _after_articles(words: Sequence[str], place: int) -> int:

@@ -378,7 +378,8 @@ class _ExchangeReader:
         unless that turn asks something.
         """
         exchange = self.exchange
-        if is_cut and self._is_asked_again(speech):  # the user may not have heard it to its end
+        # Cut, it may not have been heard to its end; to its end, its words were not the question.
+        if self._is_asked_again(speech) if is_cut else self._repeats("".join(speech)):
             exchange.earlier += exchange.answers
             exchange.asked, exchange.answers, self._said = False, [], exchange.earlier
         asks = not _QUESTION_MARKS.isdisjoint("".join(speech))

@@ -1,4 +1,4 @@
-"""Memories of a user, and the keeper that a session has for them."""
+"""Memories of a user, and the access of a session to their table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from leonidas_tools.errors import LeonidasError
-from leonidas_tools.session.kept import Kept
+from leonidas_tools.session.table_access import TableAccess
 
 if TYPE_CHECKING:
     from leonidas_tools.store.memories import MemoryTable
@@ -41,7 +41,7 @@ class Memory:
 _Table: TypeAlias = "MemoryTable"
 
 
-class Memories(Kept[_Table]):
+class Memories(TableAccess[_Table]):
     """The memories that a session reaches."""
 
     missing = "memories_need_store"

@@ -1,11 +1,11 @@
-"""Notes of a user, and the keeper that a session has for them."""
+"""Notes of a user, and the access of a session to their table."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.session.kept import Kept
+from leonidas_tools.session.table_access import TableAccess
 
 if TYPE_CHECKING:
     from leonidas_tools.store.notes import NoteTable
@@ -45,7 +45,7 @@ class FoundNotes:
 _Table: TypeAlias = "NoteTable"
 
 
-class Notes(Kept[_Table]):
+class Notes(TableAccess[_Table]):
     """The notes that a session reaches."""
 
     missing = "notes_need_store"

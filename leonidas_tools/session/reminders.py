@@ -1,11 +1,11 @@
-"""Reminders of users, and the keeper that a session has for them."""
+"""Reminders of users, and the access of a session to their table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from leonidas_tools.session.kept import Kept
+from leonidas_tools.session.table_access import TableAccess
 
 if TYPE_CHECKING:
     from leonidas_tools.store.reminders import ReminderTable
@@ -40,7 +40,7 @@ class Reminder:
 _Table: TypeAlias = "ReminderTable"
 
 
-class Reminders(Kept[_Table]):
+class Reminders(TableAccess[_Table]):
     """The reminders that a session reaches."""
 
     missing = "reminders_need_store"

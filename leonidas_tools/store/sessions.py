@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.rules.rule import Rule
-    from leonidas_tools.session.kept import Kept
+    from leonidas_tools.session.table_access import TableAccess
     from leonidas_tools.store.rows import Preferences
     from leonidas_tools.store.store import Store
     from leonidas_tools.store.writer import Writer
@@ -208,7 +208,7 @@ class SessionBinding:
                 self._store.results, self._writer, memory, partial(_owner, ref(session))
             )
             ends.append(partial(setattr, results, "store", memory))
-        kept: list[tuple[Kept[Any], object]] = [
+        kept: list[tuple[TableAccess[Any], object]] = [
             (session.get(Memories), self._store.memories),
             (session.get(Notes), self._store.notes),
             (session.get(Reminders), self._store.reminders),

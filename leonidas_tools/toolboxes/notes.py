@@ -187,7 +187,7 @@ async def _found(session: ToolSession, query: str, tag: str | None, limit: int) 
 
 
 def _keeper(session: ToolSession) -> NoteTable:
-    return session.get(Notes).keeper
+    return session.get(Notes).table
 
 
 @contextmanager

@@ -229,6 +229,7 @@ def may_be_consent(events):
 @example(["ask", "end", "ask", "user:Yes.", "interrupted"])
 @example(["ask", "end", "ask", "user:Yes.", "finished", "reconnected"])
 @example([*YES, f"model:{ASK[:22]}", "ask"])
+@example([*YES, f"model:{ASK[:22]}", "ask", "end"])
 def test_a_call_runs_only_if_a_yes_follows_the_last_question_to_its_end(events):
     sent = []
 

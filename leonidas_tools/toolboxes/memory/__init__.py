@@ -87,7 +87,7 @@ class MemoryTools:
         if len(text) > (most := self._settings.max_characters):
             message = say("too_long_memory", characters=len(text), most=most)
             raise ToolError(message, status="invalid_argument", reason_code="too_long_memory")
-        keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
+        keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
         with _reached():
             [kept] = await keeper.remember(user, [text], self._embedder)
         return ToolResult(result=_shown(kept), speech=say("remembered"))
@@ -105,7 +105,7 @@ class MemoryTools:
             query: What to recall, as a question or in a few words.
             limit: How many at most.
         """
-        keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
+        keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
         asked = utf8_text(query)
         with _reached():
             found = await keeper.recall(user, asked, self._embedder, limit=limit)
@@ -123,7 +123,7 @@ class MemoryTools:
         Args:
             memory_id: Its id, as recall gives it.
         """
-        keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
+        keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
         with _reached():
             gone = await keeper.forget(user, memory_id)
         if gone is None:
@@ -139,7 +139,7 @@ class MemoryTools:
 
         What was read of files that are gone is forgotten.
         """
-        keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
+        keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
         read = unchanged = left_out = forgotten = 0
         with _reached():
             known = await keeper.sources(user, self._embedder)

@@ -196,7 +196,7 @@ def _repeating(when: When, repeat: str, zone: ZoneInfo) -> When:
 
 
 def _keeper(ctx: ToolContext) -> ReminderTable:
-    return ctx.session.get(Reminders).keeper
+    return ctx.session.get(Reminders).table
 
 
 @contextmanager

@@ -242,7 +242,7 @@ async def _open(argv: list[str]) -> None:
 
 
 def _keeper(ctx: ToolContext) -> NoteTable:
-    return ctx.session.get(Notes).keeper
+    return ctx.session.get(Notes).table
 
 
 async def _bookmarks(ctx: ToolContext) -> Sequence[Note]:

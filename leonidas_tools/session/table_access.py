@@ -1,4 +1,4 @@
-"""The things of a user that a session reaches in a store."""
+"""Access of a session to a table of the store."""
 
 from typing import ClassVar, Generic, TypeVar
 
@@ -8,8 +8,8 @@ from leonidas_tools.results.texts import say
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
-    """One kind of thing that a session reaches: those of a store, where it has one."""
+class TableAccess(Generic[T]):
+    """Access to one table, where the session has a store."""
 
     missing: ClassVar[str]
     """The text for the model where there is no store."""
@@ -18,8 +18,8 @@ class Kept(Generic[T]):
         self.store: T | None = None
 
     @property
-    def keeper(self) -> T:
-        """Return the table of the store.
+    def table(self) -> T:
+        """Return the table.
 
         Raises:
             ToolError: The session has no store.
