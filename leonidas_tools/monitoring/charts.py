@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from leonidas_tools.results.texts import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -154,7 +156,7 @@ def _text(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
 
 
 def _escaped(text: str) -> str:
-    cut = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
+    cut = shortened(text, _LONGEST_LABEL)
     # XML has no control characters, not even escaped ones.
     return escape("".join(letter if letter.isprintable() else "·" for letter in cut))
 

@@ -7,6 +7,8 @@ from html import escape
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.results.texts import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -69,6 +71,4 @@ def _row(cell: str, values: Iterable[Any]) -> str:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else dumps(value, ensure_ascii=False, default=str)
-    if len(text) > _LONGEST_CELL:
-        text = f"{text[:_LONGEST_CELL]}…"
-    return escape(text)
+    return escape(shortened(text, _LONGEST_CELL))

@@ -1501,6 +1501,16 @@ def say(key: str, /, **values: Any) -> MessageText:
     return MessageText(TEXTS[key].default.format(**values), (_Fill(key, values),))
 
 
+def shortened(text: str, longest: int) -> str:
+    """Return a text, or its first characters and an ellipsis where it is longer.
+
+    Example:
+        >>> shortened("Lisbon", 6), shortened("Lisbon", 3)
+        ('Lisbon', 'Lis…')
+    """
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
 def join(*texts: str | None, between: str = " ") -> MessageText:
     """Return the texts in one; each keeps its key.
 

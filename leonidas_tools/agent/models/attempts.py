@@ -20,6 +20,7 @@ from leonidas_tools.agent.models.model import (
     Restart,
 )
 from leonidas_tools.errors import ModelError
+from leonidas_tools.results.texts import shortened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -175,7 +176,7 @@ class _Clock:
 def _told(error: ModelError, secrets: KnownSecrets) -> ModelError:
     """Return the error without secrets and without its cause, which may contain some."""
     text = secrets.text(str(error))
-    cut = text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
+    cut = shortened(text, _LONGEST_MESSAGE)
     return ModelError(
         cut,
         reason=error.reason,

@@ -17,6 +17,7 @@ from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.redaction import redact
 from leonidas_tools.redaction.visible import visible, visible_logger
 from leonidas_tools.results.plain import NotPlainError, plain
+from leonidas_tools.results.texts import shortened
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -77,7 +78,11 @@ class ServerLog:
             self._logger.warning("%d messages of the server were dropped", self._dropped)
             self._dropped = 0
         said = self._redact(_text(params.data))
-        place = f"{_line(self._redact(_beginning(params.logger)))}: " if params.logger else ""
+        place = (
+            f"{_line(self._redact(shortened(params.logger, _LONGEST_TEXT)))}: "
+            if params.logger
+            else ""
+        )
         self._logger.log(level, "%s%s", place, _line(said))
 
     def _drop(self) -> None:
@@ -92,16 +97,12 @@ class ServerLog:
 
 def _text(data: Any) -> str:
     if isinstance(data, str):
-        return _beginning(data)
+        return shortened(data, _LONGEST_TEXT)
     try:
         shown, _ = plain(data, 2 * _LONGEST_TEXT)
     except NotPlainError as error:
         return str(error)
-    return _beginning(json.dumps(redact(shown), ensure_ascii=False))
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    return shortened(json.dumps(redact(shown), ensure_ascii=False), _LONGEST_TEXT)
 
 
 def _line(text: str) -> str:

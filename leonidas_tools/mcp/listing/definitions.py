@@ -20,7 +20,7 @@ from leonidas_tools.mcp.trust.quarantine import ListingReport, warn_of_few
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.schemas import schema_without
 from leonidas_tools.redaction.visible import hides, revealed, visible_logger, without_unseen
-from leonidas_tools.results.texts import say
+from leonidas_tools.results.texts import say, shortened
 from leonidas_tools.settings.problem import Finding
 from leonidas_tools.tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
 
@@ -276,16 +276,12 @@ def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefiniti
     """Return the definition of a tool as it is pinned and declared, without the secrets."""
     return ToolDefinition(
         name=definition.name,
-        description=secrets.text(_beginning(definition.description or definition.title or "")),
+        description=secrets.text(
+            shortened(definition.description or definition.title or "", _LONGEST_DESCRIPTION)
+        ),
         input_schema=schema_without(secrets, definition.input_schema, fewer_options=True),
         effect=effect_of(definition.annotations).value,
     )
-
-
-def _beginning(description: str) -> str:
-    if len(description) <= _LONGEST_DESCRIPTION:
-        return description
-    return f"{description[:_LONGEST_DESCRIPTION]}…"
 
 
 def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:

@@ -13,6 +13,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from leonidas_tools.mcp.transport.unreadable import TOO_LONG
+from leonidas_tools.results.texts import shortened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -165,10 +166,11 @@ class LenientTransport:
 
 def _short(message: mcp_types.JSONRPCError) -> mcp_types.JSONRPCError:
     """Return an error with the beginning of what it says; the same one where that is all."""
-    said = message.error.message
-    if len(said) <= _LONGEST_REASON:
+    told = message.error.message
+    short = shortened(told, _LONGEST_REASON)
+    if short is told:
         return message
-    error = message.error.model_copy(update={"message": said[:_LONGEST_REASON] + "…"})
+    error = message.error.model_copy(update={"message": short})
     return message.model_copy(update={"error": error})
 
 
