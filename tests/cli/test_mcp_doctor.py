@@ -10,6 +10,8 @@ import textwrap
 import pytest
 import yaml
 from mcp.server.mcpserver import MCPServer
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from leonidas_tools.cli import mcp
 from tests.mcp.certificates import Authority
@@ -49,6 +51,8 @@ def speaking(tmp_path, forking):
 WORKING = """
     import mcp_types
     from mcp.server.mcpserver import MCPServer
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
     server = MCPServer("working")
 
@@ -97,6 +101,8 @@ def mark_of_listing(tmp_path, forking):
 PINNED = """
     import mcp_types
     from mcp.server.mcpserver import MCPServer
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
     server = MCPServer("pinned")
 
@@ -260,9 +266,11 @@ def test_possible_problems_are_reported_first(examine, tmp_path):
 def listening():
     running = []
 
-    def start(**options):
+    def start(*routes, **options):
         listener, server = Listener("https" if options else "http"), MCPServer("web")
-        listener.serve(server.streamable_http_app(), **options)
+        app = server.streamable_http_app()
+        app.router.routes[:0] = routes
+        listener.serve(app, **options)
         running.append(listener)
         return listener.url
 
@@ -296,6 +304,17 @@ def test_a_wrong_path_is_reported_with_the_right_one(examine, listening):
         "protocol",
         f"an MCP server answers at {url}/mcp: set that url",
     )
+
+
+def test_a_fault_of_the_server_is_no_sign_of_a_wrong_path(examine, listening):
+    def fails(_):
+        return PlainTextResponse("HTTP 404 from the database", 500)
+
+    url = listening(Route("/api", fails, methods=["GET", "POST"]))
+    code, steps = examine({"url": f"{url}/api"})
+    assert (code, steps[-1]["step"]) == (1, "protocol")
+    assert "HTTP 500" in steps[-1]["message"]
+    assert "set that url" not in (steps[-1]["hint"] or "")
 
 
 def test_an_address_that_leads_nowhere_is_reported(examine):
