@@ -51,8 +51,6 @@ def speaking(tmp_path, forking):
 WORKING = """
     import mcp_types
     from mcp.server.mcpserver import MCPServer
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 
     server = MCPServer("working")
 
@@ -101,8 +99,6 @@ def mark_of_listing(tmp_path, forking):
 PINNED = """
     import mcp_types
     from mcp.server.mcpserver import MCPServer
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 
     server = MCPServer("pinned")
 
