@@ -37,7 +37,7 @@ from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.session.speech import SpeechState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Sequence
+    from collections.abc import AsyncIterable, Callable, Sequence
 
     from genai_processors.content_api import ProcessorPart
     from google.auth.credentials import Credentials
@@ -159,19 +159,31 @@ class GeminiLiveProcessor(Stage):
         self.gate_microphone_seconds = gate_microphone_seconds
         self.give_up_seconds = give_up_seconds
 
-    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Yield the model's parts for a stream of the user's parts."""
+    async def call(
+        self,
+        content: processor.ProcessorStream,
+        take_sound: Callable[[ProcessorPart], bool] | None = None,
+    ) -> AsyncIterable[ProcessorPart]:
+        """Yield the model's parts for a stream of the user's parts.
+
+        Args:
+            content: What the user says.
+            take_sound: Is given each frame of sound at once, when all parts before it have been
+                read; a frame that it refuses is yielded in its turn.
+        """
         session = stream.session()
         speech = session.get(SpeechState)
         tools = self._declared_in(stream.tools())
-        talk = Conversation(self._state(session, tools, speech.current.voice))
+        state = self._state(session, tools, speech.current.voice)
+        state.take_sound = take_sound
+        talk = Conversation(state)
         runner = ConversationRunner(self, talk)
         with contextlib.ExitStack() as stack:
             stack.callback(speech.on_change(lambda s: talk.note_voice(s.voice), heard=["voice"]))
             stack.callback(follow_declarations(tools, session, talk.note_tools))
             running = processor.create_task(runner.run(content))
             try:
-                async for part in talk.state.out.parts():
+                async for part in state.out.parts():
                     yield part
             finally:
                 running.cancel()

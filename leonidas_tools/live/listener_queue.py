@@ -25,6 +25,7 @@ class ListenerQueue:
         self._parts: CoalescingQueue[ProcessorPart] = parts_queue()
         self._changed = asyncio.Event()
         self._closed = False
+        self._reader_waits = False
         self._failure: BaseException | None = None
 
     def put(self, part: ProcessorPart) -> None:
@@ -43,6 +44,11 @@ class ListenerQueue:
         self._closed, self._failure = True, self._failure or failure
         self._changed.set()
 
+    @property
+    def is_read(self) -> bool:
+        """Return whether the reader has dealt with all parts, and waits for more."""
+        return self._reader_waits and not self._parts
+
     async def parts(self) -> AsyncIterator[ProcessorPart]:
         """Yield the parts in turn."""
         while True:
@@ -53,7 +59,9 @@ class ListenerQueue:
                     raise self._failure
                 return
             self._changed.clear()
+            self._reader_waits = True
             await self._changed.wait()
+            self._reader_waits = False
 
 
 def is_speech(part: ProcessorPart) -> bool:

@@ -70,9 +70,11 @@ class ServerMessageHandler:
 
     def hear_sound(self, parts: Sequence[ProcessorPart]) -> None:
         """Take in a message that is sound and nothing else."""
+        out, take = self._state.out, self._state.take_sound
         self._state.turn.model_spoke(self._state.now())
         for part in parts:
-            self._state.out.put(part)
+            if take is None or not out.is_read or not take(part):
+                out.put(part)
         # Nothing is to be sent because of it: the sender looks by itself whether it is quiet.
 
     def _noted(self, part: ProcessorPart) -> ProcessorPart | None:

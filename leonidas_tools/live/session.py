@@ -21,6 +21,7 @@ from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents, typed_text
 from leonidas_tools.live.messages import is_input
 from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.processors import stream
+from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.answers import (
     late_result_part,
     late_result_text,
@@ -101,7 +102,7 @@ class LiveToolSession(Stage):
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Yield the parts for the listener from a stream of the user's parts."""
-        loop = _Loop(self)
+        loop = _Loop(self, is_traced=content.trace is not None)
         driving = processor.create_task(loop.drive(content))
         try:
             with stream.shared(session=self.session):  # a stage behind this one is in it, too
@@ -129,7 +130,7 @@ def _check_arguments(model: object, tools: object) -> None:
 class _Loop:
     """One run of a session."""
 
-    def __init__(self, live: LiveToolSession) -> None:
+    def __init__(self, live: LiveToolSession, *, is_traced: bool) -> None:
         tools, session = live.tools, live.session
         runtime = runtime_of(tools)
         self._model = live.model
@@ -144,6 +145,8 @@ class _Loop:
         self._events = LiveEvents(runtime, session)
         self._notices = None if runtime is None else runtime.notices
         self._silence = SilenceFiller(runtime, show=self.out.put, say=self._interim)
+        self._passing: ProcessorPart | None = None  # the last part that is still with the tools
+        self._is_traced = is_traced
 
     async def drive(self, content: AsyncIterable[ProcessorPart]) -> None:
         """Run the session to its end; errors are raised to the reader of the stream."""
@@ -204,6 +207,8 @@ class _Loop:
         with stream.shared(session=self._session, tools=self._tools):
             async for part in self._tools(self._heard()):
                 response = part.function_response
+                if part is self._passing:
+                    self._passing = None
                 if response is None:
                     self._hand_on(part)
                 elif cancelled_id(part) is not None:
@@ -242,7 +247,7 @@ class _Loop:
 
     async def _heard(self) -> AsyncIterator[ProcessorPart]:
         """Yield what the model says; its calls are noted on the way to the tools."""
-        async for part in self._model(self._inbox.parts()):
+        async for part in self._said():
             if not isinstance(part.metadata, dict):
                 continue  # no processor can read it
             inner = part.part
@@ -253,21 +258,57 @@ class _Loop:
                 self._silence.called(identifier, inner.function_call.name or "")
                 part = _with_id(part, identifier)  # noqa: PLW2901 - the same call
                 # Through the tools as well, so that the listener hears of it in its turn.
-                yield _past_the_tools(_listed(part))
+                self._passing = _past_the_tools(_listed(part))
+                yield self._passing
             elif (cancelled := cancelled_id(part)) is not None:
                 self._inbox.cancelled(cancelled)
                 self._silence.answered(cancelled)
             elif inner.function_response is None:
                 if part.substream_name == "input_transcription" or part.metadata.get("interrupted"):
                     self._session.get(Turns).next()
-                self._silence.heard(part)
-                self._recorder.heard(part)
-                self._events.heard(part)
+                self._note(part)
                 if part.get_metadata("turn_complete"):
                     self._inbox.turn_ended()
-            # Only the tools answer calls, and a model asks nothing of the stages.
-            answers = inner.function_response is not None and cancelled_id(part) is None
-            yield _past_the_tools(part) if answers or TOOL_REQUEST in part.metadata else part
+            yield self._for_the_tools(part)
+
+    def _for_the_tools(self, part: ProcessorPart) -> ProcessorPart:
+        """Return a part as the tools are to get it; all but calls come out of them again."""
+        # Only the tools answer calls, and a model asks nothing of the stages.
+        answers = part.function_response is not None and cancelled_id(part) is None
+        past = answers or TOOL_REQUEST in part.metadata
+        given = _past_the_tools(part) if past else part
+        if part.function_call is None:
+            self._passing = given
+        return given
+
+    def _said(self) -> AsyncIterable[ProcessorPart]:
+        """Read the model; its sound does not pass the tools where nothing looks at it on the way.
+
+        There are 50 frames a second, and each generator and queue that they pass delays them.
+        """
+        model, given = self._model, self._inbox.parts()
+        if (
+            isinstance(model, GeminiLiveProcessor)
+            and type(model).call is GeminiLiveProcessor.call
+            and type(self._tools).call is AdvancedToolProcessor.call
+            and not self._is_traced
+        ):
+            return model.call(processor.ProcessorStream(given, trace=None), self._take_sound)
+        return model(given)
+
+    def _take_sound(self, part: ProcessorPart) -> bool:
+        """Give the listener a frame; `False` where he has yet to get a part before it."""
+        if self._passing is not None:
+            return False
+        self._note(part)
+        self.out.put(part)
+        return True
+
+    def _note(self, part: ProcessorPart) -> None:
+        """Note what the model says."""
+        self._silence.heard(part)
+        self._recorder.heard(part)
+        self._events.heard(part)
 
     def _on_state(self, change: StateChange) -> None:
         if change.new == AgentState.SHUTTING_DOWN:

@@ -15,9 +15,10 @@ from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.live.tool_options import declarations_for, may_repeat, wording_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
+    from genai_processors.content_api import ProcessorPart
     from google.genai import types
 
     from leonidas_tools.calls.call import ToolSession
@@ -140,6 +141,8 @@ class LiveState:
     session: ToolSession | None = None  # the conversation that the tools are declared in
     book: CallTracker = field(init=False)
     out: ListenerQueue = field(default_factory=ListenerQueue)
+    # hands a frame of sound to the listener at once, unless parts before it are on their way
+    take_sound: Callable[[ProcessorPart], bool] | None = None
     turn: TurnState = field(default_factory=TurnState)
     renewal: Renewal = field(default_factory=Renewal)
     setup: Setup = field(default_factory=Setup)
