@@ -289,7 +289,7 @@ class Orchestrator(Stage):
             await asyncio.wait([work])
 
     def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Run each task in the parts, and yield what happens and the answer."""
         return task_to_parts(content, self.steps, _parts)
 
     async def __aenter__(self) -> Self:

@@ -34,7 +34,7 @@ class AdjustedParameters:
         self.changes |= {name: value for name, value in values.items() if value is not None}
 
     def put(self, changes: dict[str, Any]) -> None:
-        """Return to earlier changes."""
+        """Replace all changes."""
         self.changes = changes
 
     def applied_to(self, parameters: ModelParameters) -> ModelParameters:

@@ -181,7 +181,7 @@ class ReActAgent(Stage):
         max_iterations: How often the model is asked.
         max_calls_per_turn: How many calls of one turn run; those beyond are refused.
         max_tokens: How many tokens all answers together may take; `None` for any number.
-        max_corrections: How often running the model may write what cannot be read.
+        max_corrections: How many replies in a row may be unreadable before the run ends.
         instructions: What the model is told beforehand.
         parameters: How the model is to answer.
         enable_tools: Whether there are tools at all; without them the model just answers.
@@ -311,7 +311,7 @@ class ReActAgent(Stage):
         yield run.result
 
     def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Run each task in the parts, and yield what happens and the answer."""
         return task_to_parts(content, self.steps, parts_of)
 
     async def __aenter__(self) -> Self:

@@ -96,7 +96,7 @@ class Approvals:
         self._changes = Listeners[[]]("approvals")
         self._left = Listeners["Question"]("open questions")
         self._results = Listeners[ToolCall, ToolResult]("late results")
-        self._outcomes = Listeners[ToolCall, ToolResult]("late results")
+        self._outcomes = Listeners[ToolCall, ToolResult]("outcomes")
 
     def pending(self) -> list[ApprovalRequest]:
         """Return the open questions, the oldest first."""
@@ -416,7 +416,7 @@ class Approvals:
 
 
 def _key(call: ToolCall) -> str | int:
-    """Return what stands for a call and for its copies, such as the one that is approved."""
+    """Return a key that a call shares with its copies, such as the one that is approved."""
     return call.number if call.id is None else call.id
 
 

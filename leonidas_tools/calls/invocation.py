@@ -84,7 +84,7 @@ class Place(Protocol):
 
 
 DEBUG_VARIABLE = "LEONIDAS_DEBUG"
-"""Set to `1`, it shows the tracebacks of tools, with what is secret in them."""
+"""If `1`, whole tracebacks of tools are logged, which may contain secrets."""
 
 
 def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> None:
@@ -245,7 +245,7 @@ class Invocation:
         return self._stop is None and self._task is not None and self._task.cancelling() > 0
 
     async def forgive(self) -> None:
-        """Take back the tool's own cancellation of its task, which may not have struck yet."""
+        """Undo a cancellation that the tool has requested on its own task."""
         while self._task is not None and self._task.cancelling():
             self._task.uncancel()
         try:
@@ -383,7 +383,7 @@ class Invocation:
         return result if self.wording is None else result.reworded(self.wording)
 
     def _failed(self, error: BaseException) -> ToolResult:
-        """Return what a policy means by what it raised; what a tool raises does not come here."""
+        """Convert an exception of a policy into a result; those of tools are converted before."""
         if isinstance(error, ToolError):
             with contextlib.suppress(Exception):  # an error is made by others, and may be odd
                 mask = Masking(self.call.known) if self.call.known else None

@@ -41,10 +41,9 @@ says how many defaults may be filled in inside of defaults."""
 
 
 def fill_of(document: Document) -> Callable[[Any], Any] | None:
-    """Return what fills in a schema's defaults, or raises `TooManyDefaultsError`.
+    """Return a function that fills in the defaults of a schema; `None` if it has none.
 
-    Returns:
-        `None` where the schema has none.
+    The function raises `TooManyDefaultsError`.
     """
     fill = _FillCompiler(document).fill(document.schema) if document.has_defaults else None
     return None if fill is None else lambda value: fill(value, _MOST_NESTED, _Room())

@@ -162,7 +162,7 @@ class _PlainSession(Stage):
                 self._talk.put(part)
             else:  # the user's program has sent it already
                 self._state.turn.user_spoke(self._state.now())
-                self._state.book.hear_user()
+                self._state.calls.hear_user()
 
     async def _send(self) -> None:
         """Send answers as they are ready, until the connection is lost."""

@@ -1,4 +1,4 @@
-"""One connection to Gemini Live: google-genai's session, made proof against odd messages."""
+"""One connection to Gemini Live: google-genai's session, hardened against malformed messages."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ class Connection:
         """End the connection; `messages` ends with it.
 
         Returns:
-            Whether the server has said good-bye to ours, which it does after it has read all else;
-            a server that closes by itself may have read nothing.
+            Whether the server has answered our close frame, which it does after it has read all
+            before it; a server that closes by itself may have read nothing.
         """
         await self._session.close()
         protocol = self._socket.protocol

@@ -1,4 +1,4 @@
-"""One conversation over however many connections; it decides all, and opens none itself."""
+"""The state and decisions of a conversation over all its connections; `runner` opens them."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Conversation:
             if part.tool_cancellation:
                 return
             if part.metadata.get(OUTCOME) is True:
-                state.book.renew(part)
+                state.calls.renew(part)
             elif part.metadata.get(LATE_RESULT) is True:
-                state.book.tell(part)
-            elif not state.book.knows(response.id):
+                state.calls.tell(part)
+            elif not state.calls.knows(response.id):
                 # An answer to a call that did not come from here is the user's own business.
                 state.inputs.put(part, bounded=False)
             else:
-                state.book.answer(part)
+                state.calls.answer(part)
         elif is_input(part):
             bounded = not state.connected or self._sending.is_gated()
             state.inputs.put(part, bounded=bounded)
@@ -78,7 +78,7 @@ class Conversation:
         """Return whether the conversation is over."""
         state = self.state
         return state.inputs.ended and not (
-            state.inputs or state.book.due() or state.book.orphaned()
+            state.inputs or state.calls.due() or state.calls.orphaned()
         )
 
     def note_tools(self) -> None:
@@ -124,13 +124,13 @@ class Conversation:
         """Note that the last message cannot be sent; its call is answered otherwise."""
         why = error if isinstance(error, UnsendableError) else described(error)
         logger.error("An outgoing message cannot be sent: %s", why)
-        self.state.book.unsendable(self.sent)
+        self.state.calls.unsendable(self.sent)
         self._sending.unsendable()
 
     def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:
         """Note that all messages up to this one have arrived."""
         self.state.inputs.confirm(message, round_trip_seconds)
-        self.state.book.confirm(message)
+        self.state.calls.confirm(message)
 
     # Connections.
 
@@ -152,7 +152,7 @@ class Conversation:
         state = self.state
         state.setup, state.opened_at = setup, state.now()
         state.connected = state.resumable = True
-        state.book.opened(number=number)
+        state.calls.opened(number=number)
         state.turn.over()
         state.renewal = Renewal()
         self._sending.opened()
@@ -179,7 +179,7 @@ class Conversation:
         if code in _REFUSED_TOOLS and self._sending.take_back_tools():
             logger.warning("The model does not accept changed tools during a session: %s", reason)
         state.inputs.give_back(media_only=refused)
-        state.book.lost(refused=refused)
+        state.calls.lost(refused=refused)
 
     def refused(self, setup: Setup) -> bool:
         """Record that the server rejects this setup; return whether there is another to try."""
@@ -201,11 +201,11 @@ class Conversation:
         """Return whether to replace the connection now, at a quiet moment."""
         state, now = self.state, self.state.now()
         renewal = state.renewal
-        if not renewal.wanted or state.book.due():
+        if not renewal.wanted or state.calls.due():
             return False
         if renewal.is_due(now):
             return True
         if state.handle is None or not state.resumable:
             return False  # another session would know nothing of this one, or not all of it
-        waits = state.book.open_calls(blocking=renewal.is_impatient(now))
+        waits = state.calls.open_calls(blocking=renewal.is_impatient(now))
         return state.turn.is_quiet(now) and not waits

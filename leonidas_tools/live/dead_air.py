@@ -124,7 +124,7 @@ class DeadAir:
         self._silent_since = self._loop.time()
         try:
             self._fill(call_id, call.filler)
-        except Exception as error:  # noqa: BLE001 - its fault must not be the loop's
+        except Exception as error:  # noqa: BLE001 - a callback that fails must not break the loop
             told = described(error)
             logger.warning("The silence during the call %r was not filled: %s", call_id, told)
 

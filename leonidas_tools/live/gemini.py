@@ -106,8 +106,8 @@ class GeminiLiveProcessor(Stage):
     Raises:
         ConfigurationError: There is no profile of that name, or no key.
         TypeError: An argument is of a wrong type; the message says what to give.
-        google.genai.errors.APIError: The server refuses the session, or it cannot be had any more;
-            raised to the reader of the stream.
+        google.genai.errors.APIError: The server refuses the session, or it can no longer be
+            resumed; raised to the reader of the stream.
 
     Example:
         >>> live = GeminiLiveProcessor("gemini-3.8-live", api_key="made up")
@@ -168,19 +168,21 @@ class GeminiLiveProcessor(Stage):
 
         Args:
             content: What the user says.
-            take_sound: Is given each frame of sound at once, when all parts before it have been
-                read; a frame that it refuses is yielded in its turn.
+            take_sound: Receives each frame of sound at once, if the reader has handled all parts
+                before it. A frame for which it returns `False` is yielded in its turn.
         """
         session = stream.session()
         speech = session.get(SpeechState)
         tools = self._declared_in(stream.tools())
         state = self._state(session, tools, speech.current.voice)
         state.take_sound = take_sound
-        talk = Conversation(state)
-        runner = ConversationRunner(self, talk)
+        conversation = Conversation(state)
+        runner = ConversationRunner(self, conversation)
         with contextlib.ExitStack() as stack:
-            stack.callback(speech.on_change(lambda s: talk.note_voice(s.voice), heard=["voice"]))
-            stack.callback(follow_declarations(tools, session, talk.note_tools))
+            stack.callback(
+                speech.on_change(lambda s: conversation.note_voice(s.voice), heard=["voice"])
+            )
+            stack.callback(follow_declarations(tools, session, conversation.note_tools))
             running = processor.create_task(runner.run(content))
             try:
                 async for part in state.out.parts():

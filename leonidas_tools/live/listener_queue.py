@@ -45,8 +45,8 @@ class ListenerQueue:
         self._changed.set()
 
     @property
-    def is_read(self) -> bool:
-        """Return whether the reader has dealt with all parts, and waits for more."""
+    def is_drained(self) -> bool:
+        """Return whether the reader has taken and handled all parts, and waits for more."""
         return self._reader_waits and not self._parts
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:

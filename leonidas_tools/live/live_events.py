@@ -129,7 +129,7 @@ def _seconds(part: ProcessorPart) -> float:
 
 
 class LiveEvents:
-    """Tells those who follow the tools' events what becomes of a live session."""
+    """Publishes the events of a live session to the subscribers of the tools' events."""
 
     def __init__(self, runtime: ToolRuntime | None, session: ToolSession) -> None:
         self._stream = None if runtime is None else runtime.events

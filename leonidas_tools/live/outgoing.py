@@ -84,7 +84,7 @@ class OutgoingScheduler:
         """Return when there may be something to do although nothing has happened."""
         state = self._state
         times: list[float | None] = [state.renewal.next_time(since)]
-        if state.renewal.wanted or state.book.orphaned():
+        if state.renewal.wanted or state.calls.orphaned():
             times.append(state.turn.quiet_at)
         if self._orphans_since is not None:
             times.append(self._orphans_since + _TELL_AT_LATEST_SECONDS)
@@ -96,10 +96,10 @@ class OutgoingScheduler:
         state = self._state
         responses = [
             state.adaptation.response(self._addressed(call, part), final=False)
-            for call, part in state.book.interim()
+            for call, part in state.calls.interim()
             if state.adaptation.takes_interim(call.name)
         ]
-        due = state.book.due()
+        due = state.calls.due()
         responses += [
             state.adaptation.response(self._addressed(call, call.answer), begun=call.begun)
             for call in due
@@ -107,7 +107,7 @@ class OutgoingScheduler:
         ]
         if not responses:
             return None
-        state.book.sent(due, self.count + 1)
+        state.calls.sent(due, self.count + 1)
         if any(each.scheduling != types.FunctionResponseScheduling.SILENT for each in responses):
             state.turn.model_spoke(state.now())  # or will in a moment
         return answers_message(responses)
@@ -154,7 +154,7 @@ class OutgoingScheduler:
     def _outcomes(self) -> Message | None:
         """Return outcomes of earlier connections' calls, at a quiet moment or after a while."""
         state, now = self._state, self._state.now()
-        orphaned = state.book.orphaned()
+        orphaned = state.calls.orphaned()
         if not orphaned:
             self._orphans_since = None
             return None
@@ -163,7 +163,7 @@ class OutgoingScheduler:
         patient = now < self._orphans_since + _TELL_AT_LATEST_SECONDS and not state.inputs.ended
         if patient and not state.turn.is_quiet(now):
             return None
-        state.book.sent(orphaned, self.count + 1)
+        state.calls.sent(orphaned, self.count + 1)
         parts = [call.answer for call in orphaned if call.answer is not None]
         silent = all(_late(part) is ToolScheduling.SILENT for part in parts)
         if not silent:
@@ -189,7 +189,7 @@ class OutgoingScheduler:
         if expects_reply(part):
             state.turn.user_spoke(now)
             if not state.inputs.is_repeated:
-                state.book.hear_user()
+                state.calls.hear_user()
         # Models that take no content while they talk take it as the history before that.
         self._seeding = self._seeding and part.get_metadata("turn_complete") is False
         return input_message(part, takes_content=state.profile.client_content or self._seeding)
@@ -197,7 +197,7 @@ class OutgoingScheduler:
     def is_gated(self) -> bool:
         """Return whether the microphone is held back, since the model waits for a tool."""
         limit, now = self._state.gate_seconds, self._state.now()
-        if limit is None or not self._state.book.open_calls(blocking=True):
+        if limit is None or not self._state.calls.open_calls(blocking=True):
             self._blocked_since = 0.0
             return False
         self._blocked_since = self._blocked_since or now

@@ -30,8 +30,8 @@ _LONGEST_DELAY_SECONDS = 0.8
 _FIRST_CONNECTION_SECONDS = 10.0
 _ARRIVAL_SECONDS = 1.0
 _CONFIRM_SECONDS = 0.25
-_SOUND_SECONDS = 5.0
-"""A connection that lives for so long is a sound one: the next loss is a new one."""
+_STABLE_SECONDS = 5.0
+"""A connection that lives for so long is stable: its loss begins a new count of failures."""
 _BURST = 16
 _LEFT = 1000
 """The code with which we end a connection."""
@@ -42,13 +42,13 @@ _REASON = 200
 class ConversationRunner:
     """Holds a conversation over one connection after another."""
 
-    def __init__(self, live: GeminiLiveProcessor, talk: Conversation) -> None:
+    def __init__(self, live: GeminiLiveProcessor, conversation: Conversation) -> None:
         self._live = live
-        self._talk = talk
-        self._state = talk.state
+        self._conversation = conversation
+        self._state = conversation.state
         self._number = 0
         self._failures = 0
-        self._sound_at = self._state.now()
+        self._stable_at = self._state.now()
         self._sent = asyncio.Event()
         self._written = 0
         self._ended = self._is_last = False
@@ -58,7 +58,7 @@ class ConversationRunner:
         reading = processor.create_task(self._read(content))
         failure: BaseException | None = None
         try:
-            while not self._talk.over and not self._ended:
+            while not self._conversation.over and not self._ended:
                 await self._hold_connection()
         except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
             failure = error
@@ -70,27 +70,27 @@ class ConversationRunner:
     async def _read(self, content: AsyncIterable[ProcessorPart]) -> None:
         try:
             async for part in content:
-                self._talk.put(part)
+                self._conversation.put(part)
         except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
             self._state.out.close(error)
         finally:
-            self._talk.end_input()
+            self._conversation.end_input()
 
     # Connections.
 
     async def _hold_connection(self) -> None:
         """Hold one connection, from its setup to its end."""
-        setup = self._talk.next_setup()
-        config = self._talk.config(setup, self._live.config)
+        setup = self._conversation.next_setup()
+        config = self._conversation.config(setup, self._live.config)
         number = self._number
         try:
             async with connection.connect(self._live.client, self._live.model, config) as link:
                 self._number += 1
-                self._talk.opened(self._number, setup)
+                self._conversation.opened(self._number, setup)
                 await self._serve(link)
-                if not self._talk.over:
-                    self._talk.lost(_LEFT, "")
-            if not self._talk.over:
+                if not self._conversation.over:
+                    self._conversation.lost(_LEFT, "")
+            if not self._conversation.over:
                 await self._left()
         except connection.LOST as error:
             if self._number > number:
@@ -98,24 +98,24 @@ class ConversationRunner:
             else:
                 await self._refused(setup, error)
         except (TypeError, ValueError) as error:  # Google's client cannot write this setup
-            if self._number > number or not self._talk.refused(setup):
+            if self._number > number or not self._conversation.refused(setup):
                 raise
             logger.warning("The setup cannot be sent: %s", connection.said_by(error))
 
     async def _left(self) -> None:
         """Wait where one connection after another is left as soon as it is open."""
-        self._note_sound()
-        self._sound_at = self._state.now()
+        self._note_stable()
+        self._stable_at = self._state.now()
         if self._failures:
             await self._delay()
         self._failures += 1
 
     async def _lost(self, error: BaseException) -> None:
         announced = self._state.renewal.deadline is not None
-        self._note_sound()
+        self._note_stable()
         code = connection.code_of(error)
         said = connection.said_by(error)
-        self._talk.lost(code, said)
+        self._conversation.lost(code, said)
         if connection.failed_in_simulation(error):
             raise error
         if connection.ended_by_server(error) and not announced and self._state.handle is None:
@@ -138,17 +138,17 @@ class ConversationRunner:
         if not connection.is_refusal(error):
             logger.warning("There is no connection: %s", said)
             await self._wait(error)
-        elif not self._talk.refused(setup):
+        elif not self._conversation.refused(setup):
             raise error
 
-    def _note_sound(self) -> None:
-        if self._state.now() > self._state.opened_at + _SOUND_SECONDS:
-            self._failures, self._sound_at = 0, self._state.now()
+    def _note_stable(self) -> None:
+        if self._state.now() > self._state.opened_at + _STABLE_SECONDS:
+            self._failures, self._stable_at = 0, self._state.now()
 
     async def _wait(self, error: BaseException) -> None:
         """Wait before the next try; raise the error if there was no connection for too long."""
         patience = self._live.give_up_seconds if self._number else _FIRST_CONNECTION_SECONDS
-        if self._state.now() > self._sound_at + patience:
+        if self._state.now() > self._stable_at + patience:
             raise error
         await self._delay()
 
@@ -188,18 +188,18 @@ class ConversationRunner:
         sent = self._written
         with contextlib.suppress(*connection.LOST):
             async with asyncio.timeout(_ARRIVAL_SECONDS):
-                await link.arrived(functools.partial(self._talk.confirm, sent))
+                await link.arrived(functools.partial(self._conversation.confirm, sent))
         with contextlib.suppress(*connection.LOST):
             if await link.close():
-                self._talk.confirm(sent)
+                self._conversation.confirm(sent)
         await asyncio.wait({receiving}, timeout=_ARRIVAL_SECONDS)
 
     async def _receive(self, link: connection.Connection) -> None:
         async for message in link.messages():
             if isinstance(message, Sequence):
-                self._talk.hear_sound(message)
+                self._conversation.hear_sound(message)
             else:
-                self._talk.hear(message)
+                self._conversation.hear(message)
 
     async def _send(self, link: connection.Connection) -> None:
         """Send what is queued, until nothing is left or another connection is wanted."""
@@ -207,21 +207,23 @@ class ConversationRunner:
         while True:
             changed.clear()
             since = self._state.now()
-            while (message := self._talk.next_message()) is not None:
+            while (message := self._conversation.next_message()) is not None:
                 try:
                     await link.send(message)
                 except (TypeError, ValueError) as error:  # Google's client refuses it
-                    self._talk.unsendable(error)
-                self._written = self._talk.sent  # only now: a ping may overtake one that waits
+                    self._conversation.unsendable(error)
+                self._written = (
+                    self._conversation.sent
+                )  # only now: a ping may overtake one that waits
                 self._sent.set()
-                if self._talk.sent % _BURST == 0:
+                if self._conversation.sent % _BURST == 0:
                     await asyncio.sleep(0)  # a send alone does not let others have their turn
-                    if self._talk.is_to_renew():
+                    if self._conversation.is_to_renew():
                         return
-            if self._talk.over or self._talk.is_to_renew():
+            if self._conversation.over or self._conversation.is_to_renew():
                 return
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._talk.looks_again_at(since)):
+                async with asyncio.timeout_at(self._conversation.looks_again_at(since)):
                     await changed.wait()
 
     async def _confirm(self, link: connection.Connection) -> None:
@@ -230,5 +232,5 @@ class ConversationRunner:
             await self._sent.wait()
             self._sent.clear()
             with contextlib.suppress(*connection.LOST):
-                await link.arrived(functools.partial(self._talk.confirm, self._written))
+                await link.arrived(functools.partial(self._conversation.confirm, self._written))
             await asyncio.sleep(_CONFIRM_SECONDS)

@@ -63,7 +63,7 @@ class ServerMessageHandler:
                 state.handle = update.new_handle
                 if state.session is not None:
                     state.session.get(Resumption).renew(update.new_handle)
-                state.book.safe()
+                state.calls.safe()
         if go_away is not None:
             state.renewal = state.renewal.announced_for(state.now() + _seconds(go_away.time_left))
         state.changed.set()
@@ -73,7 +73,7 @@ class ServerMessageHandler:
         out, take = self._state.out, self._state.take_sound
         self._state.turn.model_spoke(self._state.now())
         for part in parts:
-            if take is None or not out.is_read or not take(part):
+            if take is None or not out.is_drained or not take(part):
                 out.put(part)
         # Nothing is to be sent because of it: the sender looks by itself whether it is quiet.
 
@@ -86,7 +86,7 @@ class ServerMessageHandler:
                 return None
             return self._asked(inner.function_call)
         if inner.function_response is not None and part.tool_cancellation:
-            identifier = self._state.book.cancel(part.tool_cancellation)
+            identifier = self._state.calls.cancel(part.tool_cancellation)
             return ProcessorPart.from_tool_cancellation(function_call_id=identifier)
         if part.metadata.get("turn_complete_reason") == _MALFORMED:
             logger.warning("The model has made a function call that cannot be read")
@@ -99,10 +99,10 @@ class ServerMessageHandler:
         turn, now = self._state.turn, self._state.now()
         if part.substream_name == "input_transcription" or _begins_to_speak(part):
             self._hears_user = True
-            self._state.book.hear_user()
+            self._state.calls.hear_user()
             turn.user_spoke(now)
         elif part.metadata.get("interrupted"):
-            self._state.book.hear_user()
+            self._state.calls.hear_user()
             turn.over()
             turn.user_spoke(now)
         elif part.metadata.get("turn_complete"):
@@ -114,10 +114,10 @@ class ServerMessageHandler:
     def _asked(self, asked: types.FunctionCall) -> ProcessorPart | None:
         state = self._state
         # A server that does not tell when the user speaks is believed for a while only.
-        silent = not state.book.user_spoke and (
+        silent = not state.calls.user_spoke and (
             self._hears_user or state.now() < state.opened_at + _REPEAT_SECONDS
         )
-        call = state.book.ask(
+        call = state.calls.ask(
             asked,
             blocking=state.adaptation.is_blocking(asked.name or ""),
             turn=state.turn.number,

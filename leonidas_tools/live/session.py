@@ -59,7 +59,7 @@ _HANDED_ON = "handed_on"
 
 
 class LiveToolSession(Stage):
-    """A live model with hands: microphone in, speech out, and calls answered on the way.
+    """Connects a live model with tools: microphone in, speech out, calls answered.
 
     The model reads the input merged with the answers; its output passes through the tools. Calls,
     answers and cancellations are handed on to the listener in the substream `function_call`.
@@ -145,7 +145,8 @@ class _Loop:
         self._events = LiveEvents(runtime, session)
         self._notices = None if runtime is None else runtime.notices
         self._silence = SilenceFiller(runtime, show=self.out.put, say=self._interim)
-        self._passing: ProcessorPart | None = None  # the last part that is still with the tools
+        self._last_in_tools: ProcessorPart | None = None
+        """The newest part that the tools have taken and not yet handed on."""
         self._is_traced = is_traced
 
     async def drive(self, content: AsyncIterable[ProcessorPart]) -> None:
@@ -173,7 +174,7 @@ class _Loop:
         finally:
             for end in ends:
                 end()
-            approvals.withdraw_all()  # who was asked has gone
+            approvals.withdraw_all()  # the user has disconnected
             self._silence.close()
             self._events.close()
             self.out.close(failure)
@@ -207,8 +208,8 @@ class _Loop:
         with stream.shared(session=self._session, tools=self._tools):
             async for part in self._tools(self._heard()):
                 response = part.function_response
-                if part is self._passing:
-                    self._passing = None
+                if part is self._last_in_tools:
+                    self._last_in_tools = None
                 if response is None:
                     self._hand_on(part)
                 elif cancelled_id(part) is not None:
@@ -219,7 +220,7 @@ class _Loop:
                         self.out.put(_listed(part))
 
     def _hand_on(self, part: ProcessorPart) -> None:
-        """Give the listener what is for him; the progress of a tool is for the model as well."""
+        """Send a part to the listener, and the progress of a tool to the model too."""
         handed_on = metadata_of(part).get(_HANDED_ON)
         self.out.put(handed_on if isinstance(handed_on, ProcessorPart) else part)
         progress = progress_part(part.event) if isinstance(part, EventPart) else None
@@ -258,8 +259,8 @@ class _Loop:
                 self._silence.called(identifier, inner.function_call.name or "")
                 part = _with_id(part, identifier)  # noqa: PLW2901 - the same call
                 # Through the tools as well, so that the listener hears of it in its turn.
-                self._passing = _past_the_tools(_listed(part))
-                yield self._passing
+                self._last_in_tools = _past_tools(_listed(part))
+                yield self._last_in_tools
             elif (cancelled := cancelled_id(part)) is not None:
                 self._inbox.cancelled(cancelled)
                 self._silence.answered(cancelled)
@@ -269,22 +270,23 @@ class _Loop:
                 self._note(part)
                 if part.get_metadata("turn_complete"):
                     self._inbox.turn_ended()
-            yield self._for_the_tools(part)
+            yield self._for_tools(part)
 
-    def _for_the_tools(self, part: ProcessorPart) -> ProcessorPart:
+    def _for_tools(self, part: ProcessorPart) -> ProcessorPart:
         """Return a part as the tools are to get it; all but calls come out of them again."""
         # Only the tools answer calls, and a model asks nothing of the stages.
         answers = part.function_response is not None and cancelled_id(part) is None
         past = answers or TOOL_REQUEST in part.metadata
-        given = _past_the_tools(part) if past else part
+        given = _past_tools(part) if past else part
         if part.function_call is None:
-            self._passing = given
+            self._last_in_tools = given
         return given
 
     def _said(self) -> AsyncIterable[ProcessorPart]:
-        """Read the model; its sound does not pass the tools where nothing looks at it on the way.
+        """Read the model; its sound goes past the tools if nothing else is to receive it there.
 
-        There are 50 frames a second, and each generator and queue that they pass delays them.
+        There are 50 frames a second, and each generator and queue delays them. A model or tools
+        with a `call` of their own, a stage chained to them, and a trace receive all sound.
         """
         model, given = self._model, self._inbox.parts()
         if (
@@ -297,8 +299,12 @@ class _Loop:
         return model(given)
 
     def _take_sound(self, part: ProcessorPart) -> bool:
-        """Give the listener a frame; `False` where he has yet to get a part before it."""
-        if self._passing is not None:
+        """Queue a frame for the listener; return `False` if it must go through the tools.
+
+        It must where a part before it is still there, since it may overtake none: text, a call
+        or an interruption. The model gives a frame only if its own queue is drained as well.
+        """
+        if self._last_in_tools is not None:
             return False
         self._note(part)
         self.out.put(part)
@@ -315,7 +321,7 @@ class _Loop:
             self._inbox.end_input()
 
 
-def _past_the_tools(part: ProcessorPart) -> ProcessorPart:
+def _past_tools(part: ProcessorPart) -> ProcessorPart:
     """Return a part that the tools do not look into; the listener gets the one given."""
     return ProcessorPart("", metadata={_HANDED_ON: part})
 

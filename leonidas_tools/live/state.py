@@ -87,8 +87,8 @@ _SILENCE_SECONDS = 15.0
 class TurnState:
     """Tells when a conversation is quiet: no speech, and no reply expected.
 
-    A sign that a reply is expected holds for five seconds; a model that has begun and neither goes
-    on nor ends counts as done after fifteen.
+    A reply is expected for five seconds after the user has spoken. A turn of the model without new
+    output counts as over after fifteen.
 
     Example:
         >>> turn = TurnState()
@@ -139,9 +139,9 @@ class LiveState:
     other_tools: Sequence[Any] = ()
     needs_ids: bool = True  # an answer must have an id, also where the server gave none
     session: ToolSession | None = None  # the conversation that the tools are declared in
-    book: CallTracker = field(init=False)
+    calls: CallTracker = field(init=False)
     out: ListenerQueue = field(default_factory=ListenerQueue)
-    # hands a frame of sound to the listener at once, unless parts before it are on their way
+    # takes a frame of sound past the queue; false if it must go through the queue
     take_sound: Callable[[ProcessorPart], bool] | None = None
     turn: TurnState = field(default_factory=TurnState)
     renewal: Renewal = field(default_factory=Renewal)
@@ -158,7 +158,7 @@ class LiveState:
     """Set when there may be something to send, or a reason to change the connection."""
 
     def __post_init__(self) -> None:
-        self.book = CallTracker(
+        self.calls = CallTracker(
             functools.partial(may_repeat, self.source), functools.partial(wording_of, self.source)
         )
 

@@ -80,7 +80,7 @@ class ServedCall:
             self._news.set()
 
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """Has the request that waits answered with a question, and waits for the next one."""
+        """Answer the waiting request with a question, and wait for the next request."""
         self.asked, self._decided = request, asyncio.get_running_loop().create_future()
         self._news.set()
         try:

@@ -133,7 +133,7 @@ class ToolServer:
         return call
 
     def _unknown(self, call: ServedCall) -> MCPError:
-        """Count the call like any other, and says what there is instead."""
+        """Count the call like any other, and return an error with the closest names."""
         told = ToolCall(
             name=call.name,
             id=call.id,

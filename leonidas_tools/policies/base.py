@@ -20,8 +20,7 @@ class Policy(Protocol):
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Run the call, or answer it without running it; usually an async function.
 
-        One that does nothing after the call returns `run(call)` as it is: that is no coroutine
-        more for every call.
+        If nothing follows the call, return `run(call)`: this saves a coroutine for every call.
         """
         ...
 

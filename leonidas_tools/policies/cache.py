@@ -404,7 +404,7 @@ class StoredCache(Cache):
 
 
 def _standing_for(arguments: Mapping[str, Any]) -> Hashable:
-    """Return the same for the same arguments, and for no others."""
+    """Return a canonical key of the arguments."""
     for value in arguments.values():
         if type(value) is not str:
             return hash_of("", "", arguments)  # to Python 1, 1.0 and True are equal
@@ -449,7 +449,7 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Cache]:
 def stored_fingerprint(
     tool: AnyTool, parameters: Mapping[str, Any], settings: Settings
 ) -> str | None:
-    """Return what stands for a tool in all processes; `None` if it would reveal a short secret."""
+    """Return a key of a tool for all processes; `None` if it would reveal a short secret."""
     metadata, server = tool.metadata, None
     if tool.origin is not None:
         server = settings.mcp_servers.get(tool.origin.server)

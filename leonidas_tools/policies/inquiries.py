@@ -155,7 +155,7 @@ def _on_expiry(inquiry: Inquiry, rule: Rule, settings: ApprovalSettings) -> str:
 
 
 def _definition(inquiry: Inquiry) -> str | None:
-    """Return what stands for the definition of what asks, where it is not the tool itself."""
+    """Return the fingerprint of what asks, if it is not the tool itself."""
     return None if inquiry.subject is None else inquiry.subject.fingerprint
 
 

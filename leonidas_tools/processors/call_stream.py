@@ -157,7 +157,7 @@ class _Calls:
         try:
             count = 0
             async for part in content:
-                # Looked for first: what carries a call makes its part only for other readers.
+                # First, because a `CallPart` builds its part only when that is read.
                 call = attached(part)
                 if call is not None or part.function_call is not None:
                     executor = self._begin(part, call)

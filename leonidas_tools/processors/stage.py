@@ -105,7 +105,7 @@ def _with_dropped(part: ProcessorPart | None, count: int) -> ProcessorPart:
 
 
 class _Replaceable(Generic[T]):
-    """A place in the queue that is given up if its source puts too many more."""
+    """An item that newer items of its source may evict."""
 
     __slots__ = ("dropped", "is_gone", "item", "source")
 

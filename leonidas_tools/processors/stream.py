@@ -30,7 +30,7 @@ class InSession(Stage):
         self._session = session
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Run the tools in the session."""
         with shared(session=self._session):
             async for part in self._tools(content):
                 yield part

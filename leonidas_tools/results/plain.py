@@ -358,7 +358,7 @@ def _fitting_dict(items: dict[str, Any], room: int) -> dict[str, Any]:
 
 
 def _kept(items: Sequence[Any], count: int, room: int) -> list[Any]:
-    """Of the items that fit the first, and of the next its beginning: there is room for a note."""
+    """Keep the items that fit, and the start of the next one, with space for a note."""
     while count and room < _NOTE:
         count -= 1
         room += length(items[count])

@@ -28,7 +28,7 @@ class KeepsResults(Protocol):
     """A store of long results: in memory, or in a database."""
 
     async def put(self, content: bytes, *, mime_type: str, session: str | None) -> str:
-        """Keep a result, and returns a handle for it."""
+        """Keep a result, and return a handle for it."""
         ...
 
     async def read(

@@ -252,7 +252,7 @@ class ChangeSubscription:
             told, self._told = self._told, self._current()
             if self._told is not told and self._told != told:
                 self._listener()
-        except Exception as error:  # noqa: BLE001 - its fault must not be the loop's
+        except Exception as error:  # noqa: BLE001 - a callback that fails must not break the loop
             logger.warning("A listener for changed declarations failed: %s", described(error))
 
 

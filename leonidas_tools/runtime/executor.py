@@ -539,7 +539,7 @@ class Executor:
         return self._loop_watch.longest_lag_seconds if self._loop_watch is not None else None
 
     async def __aenter__(self) -> Self:
-        """Hold threads and processes, and watches the loop, until the last user leaves."""
+        """Hold threads and processes, and watch the loop, until the last user leaves."""
         if not self._users:
             await self._compiler.prepare()
         self._users += 1

@@ -127,7 +127,7 @@ def number(value: Any) -> Any:
 
 
 def mapping(value: Any) -> Any:
-    """Return a section whose lines are all commented out is an empty one."""
+    """Return an empty mapping for a section whose lines are all commented out."""
     return {} if value is None else value
 
 

@@ -126,7 +126,7 @@ class CallStarts:
     async def _elsewhere(
         self, before: Execution, call: ToolCall, database: Database, timeout_seconds: float
     ) -> ToolResult | None:
-        """Return the answer to a call that repeats one of elsewhere; `None` if that gives way."""
+        """Return the answer to a call that repeats one of another process; `None` to run it."""
         wait = self.outcome(call) if _goes_on(before) else None
         if wait is not None:
             result = await wait(replace(call, id=before.call_id))

@@ -156,7 +156,7 @@ async def find_earlier_calls(
 
 
 async def find_untrusted(database: Database, *, session: str, user: str) -> list[str]:
-    """Return the tools whose untrusted results a session of the user has read, the first first."""
+    """Return the tools whose untrusted results a session of the user has read, oldest first."""
     first = func.min(executions.c.started)
     query = (
         select(executions.c.tool)
@@ -221,7 +221,7 @@ async def find_interrupted(database: Database, *, acknowledged: bool) -> list[Ex
 
 
 async def find_unfinished(database: Database, *, session: str, user: str) -> list[Execution]:
-    """Return the `once` calls of a session that a crash interrupted, the first first."""
+    """Return the `once` calls of a session that a crash interrupted, oldest first."""
     query = (
         select(*_COLUMNS)
         .where(executions.c.session == session, executions.c.user == user)

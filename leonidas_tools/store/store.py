@@ -233,7 +233,7 @@ class Store:
         return self._recorder.is_once(call)
 
     async def unfinished(self, session: ToolSession) -> list[Execution]:
-        """Return the `once` calls of a session whose process has died before them, the first first.
+        """Return the `once` calls of a session that a crash interrupted, oldest first.
 
         Args:
             session: A session with the id and the user of the one that made them.

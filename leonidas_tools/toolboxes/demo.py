@@ -75,7 +75,7 @@ def flip_coin() -> str:
 
 @tool(effect="idempotent", tags=["game"])
 async def offer_coin(offered: bool, ctx: ToolContext) -> dict[str, Any]:
-    """Offer the tool flip_coin from now on, or takes it away: use it when a coin is wanted.
+    """Offer the tool flip_coin, or take it away. Use it when the user wants a coin.
 
     It shows that tools may come and go while the model talks. Its session has to know the
     registry (`session.put(registry)`), as that of `leonidas run` does.

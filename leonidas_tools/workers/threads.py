@@ -67,14 +67,14 @@ class Workers:
             raise carried.error from None
 
     async def close(self) -> None:
-        """Let idle threads go and ends the processes; a later call starts new ones."""
+        """Stop idle threads and the processes; a later call starts new ones."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         await self.processes.close()
 
     def _submit(self, job: Job) -> bool:
-        """Put a job in line; says whether to start a thread for it."""
+        """Queue a job; return whether to start a thread for it."""
         with self._changed:
             self._closed = False
             self._jobs.append(job)
@@ -120,5 +120,5 @@ class Workers:
             self._idle -= 1
             if self._jobs:
                 return self._jobs.popleft()
-            self._alive -= 1  # in the same breath, or a new job would count on this thread
+            self._alive -= 1  # under the same lock: else a new job counts on this thread
             return None

@@ -281,5 +281,5 @@ async def test_a_turn_of_many_long_calls_is_remembered_within_bounds():
         asked = types.FunctionCall(id=f"c{number}", name="f", args={"text": f"{number}{long}"})
         tool_call = types.LiveServerToolCall(function_calls=[asked])
         handler.hear(types.LiveServerMessage(tool_call=tool_call))
-        state.book.cancel(f"c{number}")
+        state.calls.cancel(f"c{number}")
     assert sum(len(what) for _, what in handler._single) < 1_000_000

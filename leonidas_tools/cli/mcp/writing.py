@@ -37,7 +37,7 @@ def written_servers(file: Path) -> dict[str, list[str]]:
 
 
 def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Add servers to a settings file, and says what is to be done about their secrets.
+    """Add servers to a settings file, and return what to do about their secrets.
 
     A variable that is not set is written with an empty default: the file stays one that loads.
 

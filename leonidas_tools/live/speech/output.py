@@ -121,7 +121,7 @@ class PartQueue:
 
 
 class Output:
-    """Takes in parts at once, and gives them when they may be heard, as they are to be heard.
+    """Buffers parts, and yields each when it may be played, with the speech settings applied.
 
     Args:
         make_voice: Makes a voice from its samples per second and volume; `None` where there is

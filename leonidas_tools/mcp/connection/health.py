@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HealthCheck:
-    """Listens to a server, and asks one that says nothing whether it is there.
+    """Pings a server that is silent, to see whether it still answers.
 
     Any message shows that it lives: an answer, a report, a line of its log. After
     `every_seconds` of silence it is asked, beside the running calls; also when a call was
@@ -68,7 +68,7 @@ class HealthCheck:
                 self._news.set()
 
     async def wait_until_lost(self) -> None:
-        """Wait until the server has disconnected."""
+        """Wait until the server no longer answers pings."""
         while True:
             await self._reached(self._ask_at)
             self._in_doubt = False

@@ -229,7 +229,7 @@ _TAR_OPTIONS = (
 
 
 def _database(operands: int, *options: str) -> _Check:
-    """Return a check of what a database is told, or reads where it is told nothing."""
+    """Return a check of the SQL given to a database client as arguments or on stdin."""
 
     def check(words: Sequence[Word]) -> Iterator[Risk]:
         given, others = options_of(words)
