@@ -471,6 +471,16 @@ async def test_the_same_call_again_is_the_same_question():
     assert await bank.ask(amount=21) != await bank.ask(amount=20)
 
 
+async def test_of_equal_calls_made_at_once_one_is_asked_about_and_runs():
+    bank = Bank()
+    results = await asyncio.gather(*(bank.call("send", to="Ana", amount=20) for _ in range(3)))
+    (approval,) = {result.result["approval_id"] for result in results}
+    bank.answer("Yes.")
+    assert (await bank.confirm(approval)).status == "ok"
+    assert bank.approvals.pending() == []
+    assert bank.sent == [("Ana", 20)]
+
+
 async def test_a_question_has_the_words_of_its_rule_or_of_the_session():
     rules = [
         {
