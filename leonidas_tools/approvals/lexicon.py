@@ -72,7 +72,9 @@ can't|cant|can not|won't|wouldn't|shouldn't|mustn't|isn't|aren't|wasn't|stop|can
 wait|hold on|hang on|hold it|later|negative|refuse|refused|decline|deny|denied|reject|rejected
 forget it|never mind|nevermind|leave it|skip it|drop it|undo|wrong|rather|no way|of course not
 absolutely not|certainly not|definitely not|sure not|i guess not|not yet|not now|enough|halt|hold up
-scratch that|changed my mind|mudei de ideia|mudei de ideias|pera aí|não|nao
+scratch that|scratch it|scrap that|scrap it|forget about it|forget that|take it back|take that back
+hold your horses|whoa|perai|para tudo|volta atrás|desiste|changed my mind
+mudei de ideia|mudei de ideias|pera aí|não|nao
 nunca|jamais|nem|nada|nenhum|nenhuma|cancela|cancele|cancelar|cancelado|pare|pára|parar|parem
 para .|para com isso|espera|espere|esperar|peraí|calma|chega|deixa|deixe|depois|negativo|recuso
 nego|rejeita|rejeito|esquece|esqueça|errado|ainda|agora não|agora nao|claro que não|claro que nao
@@ -139,6 +141,7 @@ _STARTS_HAN = "好嗯行对對"
 """The single characters that may stand right before a longer word of consent."""
 _REFUSAL_HAN = """
 不|别|別|取消|算了|停|等|没|沒|拒绝|拒絕|以后|以後|待会|待會|晚点|晚點|否|错|錯|唔
+慢着|慢著|且慢|住手|打住|反悔|改主意|撤回|撤销|撤銷|やめ|待って|だめ|ダメ
 """
 _DOUBT_HAN = """
 好不好|行不行|可不可以|是不是|对不对|能不能|要不要|对不起|對不起|不好意思|不知道|不确定|不確定|不一定
