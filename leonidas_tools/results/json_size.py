@@ -8,7 +8,8 @@ from typing import Final
 MOST_VALUES: Final = 250_000
 """Limit of a text that is read on the event loop: each value may hold it for some 2 microseconds,
 most of them in the garbage collector."""
-_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""A string, which may lack its end: else it would be looked for from each quote in it again."""
 _FEW: Final = 1_000
 _MOST_QUOTES: Final = 4 * MOST_VALUES
 
