@@ -80,7 +80,7 @@ class ToolRuntime:
         builtin_tools: Whether to add the agent's own tools (think, set_speech_rate, …).
         policies: Your policies; only tracing, the loop guard and refusals run outside them.
         approval: Asks a person if a rule requires it; by default the model asks, by voice.
-        asks: Answers the requests of MCP servers for a model.
+        asks: Answers the requests of MCP servers to a model.
 
     Raises:
         ConfigurationError: The settings are invalid.
@@ -158,7 +158,7 @@ class ToolRuntime:
         Args:
             name: The tool's own name, or its declared name.
             arguments: The arguments by parameter name, or as a JSON text.
-            session: The session of the call; by default that of the outer call, else `session`.
+            session: The session of the call; by default the outer call's, else `runtime.session`.
                 The loop guard ignores a call without a session.
             call_id: The id of the call, for logs and events. With `store.durable`, a call that must
                 not happen twice does not run again under an id that its session has used for it.
@@ -406,7 +406,7 @@ class ToolRuntime:
 
     @property
     def events(self) -> EventStream:
-        """Return the stream of all events, for any number of readers (`events.subscribe()`)."""
+        """Return all events, for any number of readers: `async for … in events.subscribe()`."""
         return self.monitor.events
 
     @property
