@@ -1,7 +1,7 @@
 """Compare the values that a model reports for a choice with what the user has said.
 
 A choice counts only if the user has named it, in the words of the question or by its number; so
-neither the model nor a text that it has read can choose for the user. Others are asked for again.
+neither the model nor a text that it has read can choose. Any other value is asked for again.
 """
 
 from __future__ import annotations

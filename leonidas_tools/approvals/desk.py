@@ -210,7 +210,7 @@ class Approvals:
     def left_open(self, question: Question, call: ToolCall) -> ToolResult:
         """Return the result of a call whose channel left its question open for a later answer.
 
-        Of equal calls that are made at once, only the first opens a question.
+        If equal calls are made at once, only the first one opens a question.
         """
         first = self.with_hash(question.request.hash)
         is_second = first is not None and first is not question and first.waiter is None

@@ -1,4 +1,4 @@
-"""One open question: the call that waits for it, and what is needed to run that call."""
+"""One open question: the call that waits for it, and the data with which to run that call."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ class ValueSpeaker:
         if not text:
             return "empty"
         if len(text) > (_LONGEST_SHORTENED if self.shortens else LONGEST_SAID):
-            raise UnsayableError  # before each character is looked at
+            raise UnsayableError  # before each character is checked
         if text == MASK:
             return "hidden"
         if MASK in text or not _is_plain(text, self.language):

@@ -54,7 +54,7 @@ def question(
     return _question(tool, arguments, rule, usual, partial(_shown, words=words))
 
 
-def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which words
+def spoken_question(  # noqa: PLR0913 - the parts of a question
     tool: str,
     arguments: Mapping[str, Any],
     rule: Rule,

@@ -48,7 +48,7 @@ class ToolEvent:
 
     `tool_complete` ends a call that succeeded; `tool_error` ends a call that was refused, or failed
     in a way that the model can correct (bad arguments, unknown tool, disabled); `tool_failed` ends
-    a call that ran and failed; `tool_cancel` ends a call whose result is no longer wanted.
+    a call that ran and failed; `tool_cancel` ends a call that was stopped or is unwanted.
 
     Args:
         kind: The kind of event.

@@ -112,7 +112,7 @@ class Invocation:
         "undone", "wanted", "wording",
     )  # fmt: skip
 
-    def __init__(  # noqa: PLR0915 - what it knows of its call, line by line
+    def __init__(  # noqa: PLR0915 - the state of the call, line by line
         self, call: ToolCall, run: Run, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
     ) -> None:
         self.call = call

@@ -70,7 +70,7 @@ class _MadeCall:
         return same
 
     def fade(self) -> None:
-        """Drop all but the distances of equal calls: it is too far back to be compared with."""
+        """Drop all but the distances of equal calls: this call is too old to be compared with."""
         self.arguments = self.result = None
 
 
@@ -127,7 +127,7 @@ class LoopHistory:
             for old in self._recent:
                 if old.name == name and old.arguments == arguments and old.ended_at <= made_at:
                     found.append(old)  # noqa: PERF401 - a comprehension costs each call a function
-        except Exception:  # noqa: BLE001 - arguments may be anything where there is no model
+        except Exception:  # noqa: BLE001 - arguments may be anything if no model sent them
             return []
         return found
 

@@ -1,4 +1,4 @@
-"""Mark the session after a call of a tool whose results may come from anyone."""
+"""Mark the session of a call whose results may come from anyone."""
 
 from __future__ import annotations
 

@@ -478,7 +478,7 @@ class Executor:
     async def run_alone(
         self, call: ToolCall, sinks: tuple[Sink, ...] = (), *, run: Run | None = None
     ) -> ToolResult:
-        """Run a call's tool once, without its policies, which ran where the call was made.
+        """Run a call's tool once, without its policies, which ran in the calling process.
 
         Cancellation stops the tool, or returns its result if the tool succeeded first.
         """

@@ -251,7 +251,7 @@ def _length(value: Any, room: int) -> int:
     try:
         shown, cut = plain(value, room)
     except NotPlainError:
-        return 1  # the result says what is wrong with it
+        return 1  # the result reports the problem
     return room if cut else length(shown) + 1
 
 
