@@ -101,8 +101,8 @@ def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> No
 class Invocation:
     """Runs one call in its own task, and delivers exactly one result.
 
-    Even if the tool cancels its task, raises `SystemExit` or ignores cancellation, `on_end` is
-    called once, and no task that waits for the call is affected.
+    The tool may cancel its task, raise `SystemExit` or ignore cancellation: `on_end` is still
+    called once. No task that waits for the call is affected.
     """
 
     __slots__ = (

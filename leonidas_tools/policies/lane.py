@@ -51,7 +51,7 @@ _MOST_NAMED = 16
 class Lane:
     """A readers-writer lock that is acquired in the order of arrival.
 
-    A write waits for all earlier reads and writes, and all later ones wait for it, so that a read
+    A write waits for all earlier reads and writes, and all later ones wait for the write. So a read
     sees the write before it.
     """
 

@@ -170,9 +170,9 @@ class DeclaredTools:
     def _shown(self, tools: list[AnyTool], session: ToolSession | None) -> list[AnyTool]:
         """Return the tools that are declared: all, unless the settings limit their number.
 
-        Tools that are always declared do not count. The others are sorted by how recently the
-        session found them, by the application's preference, by their relevance to the user's recent
-        speech, and then by their order.
+        Tools that are always declared do not count. The others are sorted by these keys: last found
+        by the session, preferred by the application, relevance to the user's recent speech, and
+        original order.
         """
         show, most = self.settings.current.policies.show, self._most()
         if show is None or most is None:
