@@ -1,4 +1,4 @@
-"""Small example tools: made-up weather, dice, coins, flights, a log, money."""
+"""A few small tools to try things out with: made-up weather, dice, coins, flights, a log, money."""
 
 from __future__ import annotations
 
