@@ -344,7 +344,7 @@ class WorkerProcess:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a process has ended, without reaping it: its ID names the group to kill."""
+    """Return whether a process has ended, without reaping it: its id names the group to kill."""
     if process.returncode is not None or os.name != "posix":
         return process.poll() is not None
     try:
