@@ -1,4 +1,4 @@
-"""Read responses of a server over HTTP as they arrive, with bounded messages."""
+"""Read HTTP responses of a server as they arrive, with a size limit for messages."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ENCODED = ("content-encoding", "content-length", "transfer-encoding")
 
 
 class ResponseBounds:
-    """Bounds what a server answers.
+    """Limits the responses of a server.
 
-    `on_stray` is called, with what happened, where the call of a too long answer is unknown.
+    `on_stray` is called with a message if the call of a response that is too long is unknown.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class ResponseBounds:
         self._on_stray = on_stray
 
     async def apply(self, response: httpx2.Response) -> httpx2.Response:
-        """Return an event stream that is bounded while it is read; any other body, read to its end.
+        """Return an event stream that is limited while it is read, or a response with its body.
 
-        What is too long is an error `TOO_LONG` instead.
+        A message that is too long becomes an error `TOO_LONG`.
         """
         self.on_bytes()
         if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
@@ -59,11 +59,11 @@ class ResponseBounds:
         return _with(response, content=content)
 
     def event_line(self, beginning: bytes, end: bytes, what: str) -> bytes:
-        """Return a line for an event stream in the place of one that is too long."""
+        """Return a line that replaces a line of an event stream that is too long."""
         message = beginning.removeprefix(_DATA)
         answer = stand_in(message, end, TOO_LONG, what)
         if answer is None and not is_asked(message):
-            # Where a request has a stream of its own, its answer needs no id.
+            # If a request has a stream of its own, its response needs no id.
             answer = stand_in(b'{"id":0,', b"", TOO_LONG, what)
             self._on_stray(f"answered with {what}")
         return _DATA + (answer or b"")
@@ -105,13 +105,13 @@ class _Events(httpx2.AsyncByteStream):
 
 
 class _EventSize:
-    """Counts the values of one event, whose message may stand on many lines."""
+    """Counts the values of one event, whose message may have many lines."""
 
     def __init__(self) -> None:
         self._values = 0
 
     def is_too_much(self, line: bytes) -> bool:
-        """Return whether a line has more values than its event may still have."""
+        """Count the values of a line; return whether its event has too many."""
         if not line.rstrip(b"\r"):
             self._values = 0
             return False
@@ -136,7 +136,7 @@ def _with(
     content: bytes | None = None,
     stream: httpx2.AsyncByteStream | None = None,
 ) -> httpx2.Response:
-    """Return the answer with another body, which is not encoded."""
+    """Return the response with another body, which is not encoded."""
     headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in _ENCODED]
     changed = httpx2.Response(
         response.status_code,
