@@ -74,7 +74,7 @@ class RayEngine:
             raise _lost(work) from None
 
     async def outcome(self, work: Work) -> ToolResult:
-        """Raise an error: the outcome is unknown, as a task ends with the process that ran it."""
+        """Raise an error: a task ends with its submitting process, so its outcome is unknown."""
         raise _lost(work)
 
     async def _run(self, work: Work) -> ToolResult:

@@ -1,7 +1,7 @@
 """Run calls as Temporal workflows: a call that must run once runs once, even if machines die.
 
-The id of the workflow comes from the session and the call. Two processes that make the same call,
-or a process that repeats it after a crash, find the same workflow and its one outcome.
+The id of the workflow is derived from the session and the call. If two processes make the same
+call, or one repeats it after a crash, they find the same workflow and its one outcome.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class MCPServer:
         except Exception as caught:  # noqa: BLE001 - any error means that the server is down
             error = caught
         finally:
-            if self._connection is connection:  # another one may have been opened meanwhile
+            if self._connection is connection:  # another connection may be open by now
                 self._connection = None
         # Only the type: the text may contain addresses.
         logger.debug("MCP server %r: %s", self.name, type(error).__name__)

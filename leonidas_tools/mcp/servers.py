@@ -32,7 +32,7 @@ class MCPServers:
     """Runs the MCP servers of the settings, and keeps their tools in a registry up to date.
 
     The servers run inside `async with`, which may be entered many times; the last exit stops the
-    servers. To enter does not wait for the servers, and a failed server raises no error.
+    servers. Entering does not wait for the servers, and a failed server raises no error.
 
     `asks` answers the requests of the servers; `tell` is called with the name and the data of an
     event for the user.

@@ -36,7 +36,7 @@ _REFUSED, _NOT_FOUND = 400, 404
 
 
 class MCPApp:
-    """The tools over streamable HTTP, as an ASGI app; made by `mcp_app`.
+    """The tools over streamable HTTP, as an ASGI app; created by `mcp_app`.
 
     The app serves requests inside `async with`. An application that mounts the app uses it as its
     lifespan; without one, the ASGI server enters the app through the lifespan protocol.
@@ -135,7 +135,7 @@ class SessionLimit:
     """ASGI middleware that ends the longest idle session before a new one exceeds the limit.
 
     A session is idle if none of its requests is running. If no session is idle, the app refuses the
-    new one. The client of an ended session gets a 404 next, and opens a new session.
+    new one. The next request of an ended session returns 404, and its client opens a new session.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:

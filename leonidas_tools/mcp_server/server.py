@@ -89,7 +89,7 @@ class ToolServer:
         await self._stack.aclose()
 
     async def drain(self, seconds: float) -> None:
-        """Cancel calls that wait for a user; wait for the running ones, at most `seconds`."""
+        """Cancel calls that wait for another request; wait for the others, at most `seconds`."""
         for state in tuple(self._waiting):
             self._forget(state)  # no client can send the answer any more
         try:

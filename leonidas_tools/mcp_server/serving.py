@@ -73,7 +73,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.conn.debug = False  # otherwise, the DEBUG log contains tokens and all messages
+        self.conn.debug = False  # otherwise, the DEBUG log would contain tokens and messages
         self._frames = TokenBucket(per_second=_FRAMES_PER_SECOND, at_once=_MOST_FRAMES_AT_ONCE)
 
     def data_received(self, data: bytes) -> None:
@@ -133,8 +133,8 @@ class BoundedConnection(H11Protocol):
     The rate of small chunks in a body is limited.
 
     A connection waits while it has no complete request. If too many wait, for one address or in
-    total, a new connection closes the connection that has waited longest, so a new client can
-    always connect. One address has at most three quarters of all connections.
+    total, the connection that has waited longest is closed. So a new client can always connect. One
+    address has at most three quarters of all connections.
     """
 
     _address = ""

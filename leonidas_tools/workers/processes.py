@@ -1,8 +1,8 @@
 """Worker processes for `cpu_bound` tools: each runs one call at a time and can be killed.
 
-A process starts with our own entry point, so the main script is not run again there unless a tool
-is defined in it. Requests are pickled here. Answers come back as JSON, so that this process never
-unpickles what a tool has created.
+A process starts with its own entry point, not with the main script, unless that script defines a
+tool. Requests are pickled here. Responses are JSON, so this process never unpickles data that a
+tool has created.
 """
 
 from __future__ import annotations

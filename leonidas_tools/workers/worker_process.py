@@ -1,8 +1,8 @@
 """The program of a worker process: run one call of a `cpu_bound` tool after another.
 
-The parent sends pickles that it created itself. The worker answers in JSON, so that the parent
-never unpickles what a tool returns or raises. The parent's script is not run again in the worker,
-unless a tool is defined in it.
+The parent sends pickles that it created itself. The worker responds in JSON, so the parent never
+unpickles a result or an exception of a tool. The parent's script does not run again in the worker,
+unless it defines a tool.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class _FixedScopes(OAuthClientMetadata):
 class RenewingProvider(OAuthClientProvider):
     """Renews tokens before it requires a login, including tokens of an earlier process.
 
-    The library keeps its lock from the start of a request to the head of its response, so one slow
+    The library keeps its lock from the start of a request to the head of its response. One slow
     call would block all others. This class keeps the lock only while it obtains a token.
 
     A renewal is a separate task, and is not cancelled with the call that needs the token. If a
@@ -104,7 +104,7 @@ class RenewingProvider(OAuthClientProvider):
                     step = await flow.asend((yield step))
                 if refused is not None and request.headers.get(_HEADER) in {before, own}:
                     logs_in = True
-                    self._initialized = False  # stays so if the login fails: discards its state
+                    self._initialized = False  # if the login fails, its state is loaded again
                     async with contextlib.AsyncExitStack() as stack:
                         await self.prepare(stack)
                         step = await flow.asend(refused)

@@ -34,7 +34,7 @@ def too_long_answer(name: str, tool: str, size: str) -> ToolError:
 
 
 def task_lost(name: str, tool: str, why: str, *, once: bool) -> ToolError:
-    """Return the error of a call whose task the server no longer knows."""
+    """Return the error of a call whose task no longer exists at the server."""
     message = say("mcp_task_lost", server=name, tool=tool, reason=why)
     return _gone(message, "mcp_task_lost", once=once)
 

@@ -1,7 +1,7 @@
 """Calls that a server runs as tasks: started with one request, then polled until they end.
 
-The protocol 2025-11-25 has tasks, and a tool may require them. The client library knows their
-messages but sends none, so this module sends them as general requests.
+The protocol 2025-11-25 has tasks, and a tool may require them. The client library has the types of
+their messages but does not send them, so this module sends them as general requests.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ToolTask:
 
         Raises:
             MCPError: The server refuses the request, or the task has failed.
-            ToolError: The server has cancelled the task, or no longer knows it.
+            ToolError: The server has cancelled the task, or the task no longer exists there.
             ValidationError: The server's answer is malformed.
         """
         with reports.to(self._token, on_progress):
@@ -222,8 +222,8 @@ class ToolTask:
 class _ResultRequest:
     """A request for the result of a task.
 
-    A server responds when the task has ended. Until then, it sends the task's requests for input
-    over this request, so this request is sent early if the task requires input.
+    A server responds when the task has ended. Until then, it sends the task's questions over this
+    request. So this request is sent early if the task requires input.
     """
 
     def __init__(self, client: Client, task: str) -> None:

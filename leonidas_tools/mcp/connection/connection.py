@@ -59,9 +59,9 @@ _LONGEST_PAUSE_SECONDS = 60.0
 class ChangeSignal:
     """A signal that the server's tools should be listed again; signals close together count as one.
 
-    The first signal counts at once. Signals of the next quarter of a second wait until its end, so
-    the tools are listed at most four times a second. A signal of the server also waits for four
-    times the duration of the last listing, but at most a minute.
+    The first signal counts at once. Signals of the next quarter of a second wait until its end: the
+    tools are listed at most four times a second. A signal of the server also waits for four times
+    the duration of the last listing, but at most a minute.
     """
 
     def __init__(self) -> None:
@@ -158,8 +158,8 @@ class MCPConnection:
         ending: set[asyncio.Future[None]] = {*self._calls, *self._tasks}
         for task in self._tasks:
             task.cancel()
-        # First, and in every case: a client left open would cancel this task forever. Only its
-        # own cancel scopes know whether a cancellation is theirs.
+        # First, and in every case: a client left open would cancel this task forever. Only the
+        # client's cancel scopes can recognize their own cancellation.
         swallowed = await self._stack.__aexit__(kind, error, traceback)
         if ending:
             await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
@@ -312,7 +312,7 @@ class MCPConnection:
         return self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _keep_subscribed(self) -> None:
-        """Keep the stream open on which newer servers announce changes of their tools.
+        """Keep the stream open on which newer servers send notifications of changed tools.
 
         The client passes the notifications to `_on_message`, like those of older servers.
         """

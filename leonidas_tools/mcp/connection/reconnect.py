@@ -39,8 +39,8 @@ async def keep_connected(
 ) -> None:
     """Connect, and reconnect after a delay, as long as the server `is_wanted`.
 
-    `serve` returns the number of seconds that a lost connection was ready, 0 if it never was, and
-    `None` if it ended on purpose. A slow attempt that fails does not count as a stable connection.
+    `serve` returns the seconds that a lost connection was ready, 0 if it never was. It returns
+    `None` if the connection ended on purpose. A slow attempt that fails is not a stable connection.
     """
     attempt = 0
     while True:

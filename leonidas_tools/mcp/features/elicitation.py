@@ -63,9 +63,9 @@ class Elicitation:
         try:
             call = self._calls.asking(context.meta)
             if call is None:
-                raise UnaskableError("the call that it belongs to is not known")  # noqa: TRY301 - said once, below
+                raise UnaskableError("the call that it belongs to is not known")  # noqa: TRY301 - logged below
             if not self._requests.admits(_MOST_PER_MINUTE, monotonic()):
-                raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - said once, below
+                raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - logged below
             inquiry = self._inquiry(params)
         except UnaskableError as error:
             if self._warnings.admits(_MOST_PER_MINUTE, monotonic()):
@@ -116,7 +116,7 @@ class Elicitation:
         )
 
     def _message(self, params: mcp_types.ElicitRequestParams) -> str:
-        """Return the first 8192 characters of the message, of which fewer are shown, masked."""
+        """Return the message without secrets, truncated to more than is ever shown."""
         return self._secrets.text(params.message[:_LONGEST_MESSAGE])
 
 

@@ -197,7 +197,7 @@ class OngoingCalls:
         """Return the call that the current question of the server belongs to.
 
         If neither the question nor the context identifies a call, return the latest call of the
-        only session that uses the server, or `None` if several sessions do.
+        only session that uses the server. If several sessions use it, return `None`.
         """
         about = (meta or {}).get(_RELATED_TASK)
         if isinstance(about, Mapping) and about.get("taskId") is not None:

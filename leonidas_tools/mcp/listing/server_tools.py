@@ -166,5 +166,5 @@ class ServerTools:
 
 
 def _named(tool: AnyTool, name: str) -> AnyTool:
-    # Most keep their name: to copy 10,000 tools would block the event loop for half a second.
+    # Most keep their name: a copy of 10,000 tools would block the event loop for half a second.
     return tool if tool.name == name else tool.with_options(name=name)

@@ -57,8 +57,8 @@ _PAGE = f"it answers with a web page; {PATH_HINT}"
 class ReportingClient(httpx2.AsyncClient):
     """Answers a failed POST with an error response, so that the failure ends only one request.
 
-    Otherwise, one refused connection ends the transport with all its requests, and every HTTP error
-    has the message "Server returned an error response".
+    Otherwise, one refused connection ends the transport with all its requests. Every HTTP error has
+    the message "Server returned an error response".
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class ReportingClient(httpx2.AsyncClient):
 def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
     """Return the reason for a failure, and its place if that is not the server."""
     what = why(error)
-    asked = error._request  # noqa: SLF001 - the property raises where there is none
+    asked = error._request  # noqa: SLF001 - the property raises if there is none
     if asked is not None and asked.url.host != request.url.host:
         return f"{what} (at its authorization server, {shown_place(str(asked.url))})"
     proxy = getproxies().get(request.url.scheme)
@@ -145,7 +145,7 @@ def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
 
 
 def _strange(response: httpx2.Response) -> tuple[int, str] | None:
-    """Return the code and the reason of an error if a response without error status is wrong."""
+    """Return the error for a redirect to another origin or a web page; `None` without an error."""
     if leads_away(response):
         return NOT_SENT, status_text(response)
     return (WRONG_PATH, _PAGE) if _is_page(response) else None

@@ -32,8 +32,8 @@ _SLICE = 64
 _MOST_AT_ONCE = 1_000
 """Most tools that the library checks in one iteration, at about 25 microseconds each."""
 _MOST_ITEMS = 10_000
-"""Most entries of a message that the library checks, each of which may block the event loop for
-about 25 microseconds and need 5 kB of memory."""
+"""Most entries of a message that the library checks: each may block the event loop for about 25
+microseconds, and need 5 kB of memory."""
 _TOO_MANY = f"more than {_MOST_ITEMS:,} entries"
 _NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
 """Fields that may contain any JSON, which is not checked."""

@@ -262,8 +262,8 @@ class Watchdog:
     is found by its environment, if there is a `/proc`, and killed. The watchdog is a shell: it
     needs 0.2 MB and no time while it waits, and starts as fast as any process.
 
-    A process that was forked from this one without an exec keeps the input open, and so delays the
-    watchdog until that process ends too.
+    A process that was forked from this one without an exec keeps the input open. It delays the
+    watchdog until its own end.
     """
 
     def __init__(self) -> None:

@@ -67,7 +67,7 @@ def breaks_protocol(cause: BaseException | None) -> bool:
 
 
 def root_error(error: BaseException | None) -> BaseException | None:
-    """Return the error, or the first one in a group that explains the failure, or else its first.
+    """Return the error; for a group, the first error that explains the failure, if there is one.
 
     Example:
         >>> root_error(ExceptionGroup("both", [ValueError(), TimeoutError()]))

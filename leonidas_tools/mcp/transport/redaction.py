@@ -48,7 +48,7 @@ class ServerRedaction:
         return _without(tokens, value) if tokens else value
 
     def __call__(self, text: str) -> str:
-        """Return the text without secrets; return a text without secrets itself, with its key."""
+        """Return the text without secrets; a text that has none keeps its message key."""
         shown = redact_text(self._known.text(text))
         return text if shown == text else shown
 

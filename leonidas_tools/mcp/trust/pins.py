@@ -1,9 +1,9 @@
 """Pin the definitions of tools at first use, and find those that changed since.
 
 Trust on first use: the definitions that a server lists at first are trusted and stored. A tool
-whose definition changes later does not run, and the model does not get the new definition, until
-the user trusts it (`leonidas mcp trust`). A tool that is added later is also trusted on first use,
-with a warning: servers may add tools at any time, and the setting `include` keeps them out.
+whose definition changes later does not run until the user trusts it (`leonidas mcp trust`). Until
+then, the model does not receive the new definition. A tool that is added later is also trusted on
+first use, with a warning: servers may add tools at any time. The setting `include` keeps them out.
 """
 
 from __future__ import annotations
