@@ -18,7 +18,7 @@ POLICY: Final = 1008
 TOO_BIG: Final = 1009
 INTERNAL: Final = 1011
 STEP_FAILED: Final = 4000
-"""Of the private codes, which the real server never sends: nothing more is to come."""
+"""Private close code, which the real server never sends: the scenario has failed."""
 SCHEDULINGS: Final = ("SILENT", "WHEN_IDLE", "INTERRUPT")
 MEBIBYTE: Final = 1 << 20
 

@@ -20,7 +20,7 @@ class Session:
     number: int
     connections: list[int] = field(default_factory=list)
     left_at: float | None = None
-    """Time its last connection ended, by the loop; None while one is open."""
+    """Loop time at which the last connection ended, in seconds; None while one is open."""
 
 
 class SessionRegistry:

@@ -50,7 +50,7 @@ class Step:
         await method(**{each.name: getattr(self, each.name) for each in fields(self)})
 
     def __str__(self) -> str:
-        """Return the step as YAML on one line, cut where it is long."""
+        """Return the step as YAML on one line, shortened if it is long."""
         values = {each.name: _plain(getattr(self, each.name)) for each in _given(self)}
         if not values:
             return self.step_name()
@@ -95,7 +95,7 @@ CloseCode = Annotated[int, Field(ge=1000, le=4999)]
 
 @dataclass(frozen=True, slots=True)
 class WaitForInput(Step):
-    """Wait until the user has sent something that no earlier wait has taken.
+    """Wait for input of the user that no earlier wait has returned.
 
     Args:
         kind: The kind of input to wait for.
@@ -130,9 +130,9 @@ class GoAway(Step):
     """Warn that the connection ends soon.
 
     Args:
-        time_left_seconds: The time left, by the loop's time at any speed.
+        time_left_seconds: The time left, by the loop's clock; the speed does not shorten it.
         close: Close the connection when the time is over, with 1011 as reported of real servers;
-            without, closing it is another step.
+            otherwise closing it needs another step.
     """
 
     time_left_seconds: Seconds
@@ -145,7 +145,7 @@ class Pause(Step):
     """Pause for some seconds; a higher speed shortens the pause.
 
     Args:
-        seconds: How long.
+        seconds: The duration at speed 1.
     """
 
     seconds: Seconds
@@ -167,12 +167,12 @@ class Close(Step):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Step):
-    """Drop the connection without a closing frame, as a lost network does."""
+    """Drop the connection without a close frame, as a lost network does."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForContextUpdate(Step):
-    """Wait for the next context update that no earlier wait has taken.
+    """Wait for the next context update that no earlier wait has returned.
 
     Args:
         declaring: A function that the update must declare; empty for any update.
@@ -186,7 +186,7 @@ class WaitForContextUpdate(Step):
 
 @dataclass(frozen=True, slots=True)
 class WaitForClose(Step):
-    """Wait until the client has closed the connection, as a goAway asks.
+    """Wait until the client has closed the connection, as a goAway requests.
 
     Args:
         within_seconds: How long to wait.
@@ -203,10 +203,10 @@ class ExpireHandles(Step):
 
 @dataclass(frozen=True, slots=True)
 class StallPongs(Step):
-    """Ignore the client for some seconds, pings included; the scenario goes on.
+    """Ignore the client for some seconds, pings included; the scenario continues.
 
     Args:
-        seconds: The duration, by the loop's time at any speed.
+        seconds: The duration, by the loop's clock; the speed does not shorten it.
     """
 
     seconds: Seconds
@@ -240,7 +240,7 @@ class StopListening(Step):
     """Stop listening for some seconds: new connections are refused by the network.
 
     Args:
-        seconds: The duration, by the loop's time at any speed.
+        seconds: The duration, by the loop's clock; the speed does not shorten it.
     """
 
     seconds: Seconds
@@ -287,7 +287,7 @@ class Call(Step):
         """Check the calls.
 
         Raises:
-            TypeError: They are not calls, but the name of a function.
+            TypeError: `calls` is the name of a function.
         """
         if isinstance(self.calls, str):
             raise TypeError(f"calls takes FunctionCalls; for one, write Call.one({self.calls!r})")
