@@ -261,7 +261,7 @@ class ConnectionHandler:
         if message is None:
             return None
         if failure := self._record.failure:
-            # A final close code, so that the client does not reconnect after the scenario has failed.
+            # A final close code: the client must not reconnect to a scenario that has failed.
             raise _RefusedConnectionError(protocol.POLICY, f"scenario failed: {failure}")
         kind, body = message
         if kind != "setup":

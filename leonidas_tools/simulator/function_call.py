@@ -29,8 +29,8 @@ class FunctionCall:
 
     Args:
         name: The function.
-            args: Its arguments; `ABSENT` omits the field, None sends null.
-            id: Its id; `ABSENT` generates one (`call-1`, …), None sends no id.
+        args: Its arguments; `ABSENT` omits the field, None sends null.
+        id: Its id; `ABSENT` generates one (`call-1`, …), None sends no id.
         undeclared: Send it although the client declared no such function.
 
     Example:

@@ -290,8 +290,8 @@ class Observation:
         """Wait until a condition on the recorded data is true.
 
         Args:
-                    reached: The condition. It must depend only on `messages`, `calls`, …, since it is
-            checked only when those change; called in the server's thread.
+            reached: The condition. It must depend only on `messages`, `calls`, …, since it is
+                checked only when those change; called in the server's thread.
         """
         await self._when(reached)
 

@@ -240,7 +240,7 @@ def _validate(source: YamlSource, kind: type[T], values: Any, key: Key) -> T:
 
 
 def _known_part(values: Any, place: Key) -> Key:
-    """Return the part of a location that exists in the data; pydantic appends the types it tried."""
+    """Return the part of a location that exists in the data; pydantic adds the types it tried."""
     known: list[str | int] = []
     for part in place:
         try:

@@ -384,8 +384,7 @@ class SimulatedSession:
             paced: Send the audio in real time instead of as fast as possible.
 
         Raises:
-            StepFailedError: The text quotes an answer or a key that does not exist, or the file
-                cannot be read.
+            StepFailedError: The text quotes an unknown answer or key, or the file is unreadable.
         """
         try:
             spoken = fill(text, self.answers)
