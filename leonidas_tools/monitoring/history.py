@@ -77,7 +77,7 @@ class History:
         since: float | None = None,
         limit: int | None = 100,
     ) -> list[EndedCall]:
-        """Return the matching calls, the newest first; raise for an unknown status."""
+        """Return the matching calls, the newest first, and raise for an unknown status."""
         wanted = None if status is None else known_status(status)
         found = (
             _record(row)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _log = visible_logger(__name__)
 
 UNKNOWN_TOOL = "(unknown)"
-"""Replaces every name of an unknown tool, since a model can make up any number of them."""
+"""Name for all unknown tools, since a model can invent any number of names."""
 OTHER_TOOLS = "(other)"
-"""Replaces the tools beyond the limit."""
+"""Name for the tools beyond the limit."""
 
 _RETRY, _FALLBACK = EventKind.RETRY, EventKind.FALLBACK
 _COMPLETE, _FAILED = EventKind.COMPLETE, EventKind.FAILED
