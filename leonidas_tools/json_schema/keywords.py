@@ -16,7 +16,7 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 
 def wanted_types(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the types that a schema takes, by its `type` or else by the values it lists."""
+    """Return the types that a schema accepts, by its `type`, or else by the values it lists."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return frozenset((kind,))
@@ -37,7 +37,7 @@ def type_of(value: Any) -> str:
 
 
 def schemas_of_property(schema: Mapping[str, Any], name: str) -> list[tuple[Keys, Any]]:
-    """Return the schemas that hold for a property, each with the keys that lead to it."""
+    """Return the schemas that apply to a property, each with the keys that lead to it."""
     properties = schema.get("properties", {})
     found: list[tuple[Keys, Any]] = []
     if name in properties:

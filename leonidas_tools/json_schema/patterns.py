@@ -20,19 +20,19 @@ _ONE_WAY: Final = re.compile(
 _MOST_STATES: Final = 10**9
 _FEW_STATES: Final = 64
 _GIVING_UP: Final = 2_500
-"""The work until the engine gives up a pattern, in checks of a plain schema."""
+"""The work after which the engine gives up a pattern, in checks of a plain schema."""
 _STATES_AT_ONCE: Final = 64
-"""Number of states that take the time of such a check for each character, at the very most."""
+"""Number of states that at most take the time of such a check for each character."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternCost:
-    """Estimate the work of matching a pattern.
+    """An estimate of the work of matching a pattern.
 
     Args:
         size: The size of its automaton, roughly.
         states: The number of its states that a text may be in at once, roughly.
-        backtracks: Whether it needs more than an automaton: it looks around or back.
+        backtracks: Whether it needs more than an automaton, for a lookaround or a backreference.
     """
 
     size: int
@@ -53,9 +53,9 @@ class PatternCost:
 
 
 def cost_of(pattern: str) -> PatternCost:
-    """Return what a pattern takes to match.
+    """Estimate the work of matching a pattern.
 
-    What it looks at right behind `^` is looked at once.
+    Lookarounds directly after `^` run once, so they count as light.
 
     Example:
         >>> cost_of("[a-f]{4}-(x|y){2}")
