@@ -105,7 +105,7 @@ class Operation:
     Args:
         method: Its HTTP method.
         path: Its path, with parameters in braces.
-        summary: What it does, for OpenAPI.
+        summary: A summary for OpenAPI.
         answer: Returns the JSON value of its response.
         body: The model of its body; `dict` for settings by name.
         query: Its query parameters, each with its description.

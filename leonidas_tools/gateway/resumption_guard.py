@@ -50,7 +50,7 @@ class ResumptionGuard:
                     self._ended.popitem(last=False)
 
     def may_repeat_call(self, user: str, known: Resumed) -> bool:
-        """Return whether a call is running or has ended that the resumed model may not know."""
+        """Return whether the resumed model may lack a call that is running or has ended."""
         key = (user, known.session)
         is_from_here = known.process == self.process
         return not is_from_here or key in self._open or self._ended.get(key, 0.0) > known.at

@@ -91,7 +91,7 @@ def _cost(
     most_pairs: int,
     own_work: Callable[[Document, Check], int] = lambda _document, _check: 1,
 ) -> int:
-    """Return the most checks that a schema makes of a value; roughly, if they exceed `most`."""
+    """Return an upper bound of the checks of a value by a schema; stop counting above `most`."""
     key = (id(check.schema), id(check.value))
     if key in known:
         return known[key]

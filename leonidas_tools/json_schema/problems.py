@@ -88,7 +88,7 @@ def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> 
 def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> SchemaProblem:
     every = details["options"] if "options" in details else [details["expected_value"]]
     options = nearest_first(value, every)
-    few = len(every) <= 6  # noqa: PLR2004 - as many as a sentence can hold
+    few = len(every) <= 6  # noqa: PLR2004 - as many as fit in a sentence
     shown = value_text(value)
     return SchemaProblem(
         path=path,

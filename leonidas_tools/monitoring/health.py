@@ -112,9 +112,9 @@ class Health:
 
     A tool, or the whole system, is degraded if a tenth of its recent calls failed and unhealthy if
     half did, given five calls. The system is also unhealthy if a call started or ended twice, or
-    the event loop lags by a second. It is degraded by any other tool problem, a firing alert, an
-    open breaker, an error of the settings file or the store, an abandoned thread, a call of five
-    minutes, or a lag of 0.1 s.
+    the event loop lags by a second. It is degraded by a tool that is not healthy, a firing alert,
+    a breaker that is not closed, an error of the settings file or the store, an abandoned thread,
+    a call of five minutes, or a lag of 0.1 s.
     """
 
     __slots__ = ("_alerts", "_ledger", "_metrics", "_vitals")

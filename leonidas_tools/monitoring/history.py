@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _RETRY = EventKind.RETRY
 _LONGEST_NAME = 128
-"""Longer names are truncated, since a model may make up any name."""
+"""Longer names are truncated, since a model may invent any name."""
 _MOST_RETRYING = 10_000
 """The number of calls with counted retries; only calls that never end could reach it."""
 

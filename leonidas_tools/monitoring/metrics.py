@@ -128,7 +128,7 @@ class ToolMetrics:
         self.ends = dict.fromkeys((_COMPLETE, _ERROR, _FAILED, _CANCEL), 0)
         """Ended calls by the kind of their last event."""
         self.durations = DurationHistogram()
-        """The durations of calls that completed or failed; others say nothing about the tool."""
+        """The durations of calls that completed or failed; only these measure the tool."""
         self.recent: deque[_Sample] = deque(maxlen=_RECENT)
         self.retries = 0
         self.fallbacks = 0

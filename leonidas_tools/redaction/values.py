@@ -66,7 +66,7 @@ class Redaction:
         """Return the value as JSON text with secrets masked.
 
         A search for hints of secrets in the text takes a tenth of the time of checking each value,
-        and seldom finds any.
+        and rarely finds any.
 
         Args:
             value: A result or a message, as plain JSON; for arguments, the result of `arguments`.

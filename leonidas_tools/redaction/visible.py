@@ -120,7 +120,7 @@ def is_visible(character: str) -> bool:
         return False
     if unicodedata.name(character, "").startswith("VARIATION SELECTOR"):
         return False
-    # Forms such as fullwidth letters or superscripts sound like the plain ones.
+    # Forms such as fullwidth letters or superscripts read like the plain ones.
     return category[0] not in "LN" or unicodedata.normalize("NFKC", character) == character
 
 

@@ -201,7 +201,7 @@ class Conversion:
         return to_jsonable_python(value, bytes_mode="base64", fallback=self._described)
 
     def _described(self, value: Any) -> Any:
-        """Convert a value unknown to pydantic: to its `str`, or to its type's name without one."""
+        """Convert a value unknown to pydantic: a mapping, a list, its `str`, or its type's name."""
         if isinstance(value, Mapping):
             return dict(self._listed(value.items()))
         if isinstance(value, _LISTS):

@@ -44,7 +44,7 @@ class Text:
         """Check a template that replaces the default.
 
         Raises:
-            ValueError: It is too long, has control characters or wrong fields, or lacks a field.
+            ValueError: It is too long, has control characters, or lacks or misuses a placeholder.
         """
         if len(template) > _LONGEST:
             raise ValueError(f"is longer than {_LONGEST} characters: shorten it")

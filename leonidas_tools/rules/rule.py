@@ -181,7 +181,7 @@ class Rule:
     def holds_in(self, mode: Mode, subject: Subject) -> bool:
         """Return whether it applies in a mode.
 
-        In `read_only` a rule that would let a change through applies only if it names that mode.
+        In `read_only` a rule that would allow a change applies only if it names that mode.
         """
         if self.modes:
             return mode in self.modes

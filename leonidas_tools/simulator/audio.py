@@ -1,4 +1,4 @@
-"""Simulated speech: a recording, or a soft tone as long as the text takes to say."""
+"""Simulated speech: a recording, or a soft tone with the duration of the text."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _resampled(samples: array[int], rate: int) -> array[int]:
 
 
 def speech_seconds(text: str) -> float:
-    """Return the seconds that it takes to speak a text.
+    """Return the duration of a spoken text, in seconds.
 
     Example:
         >>> speech_seconds("Hello, world.")

@@ -33,7 +33,7 @@ class _SkippableTime:
         return self._left > 0
 
     def skip(self, wait_seconds: float | None) -> bool:
-        """Skip a wait, for None all seconds that are left; return whether any were left."""
+        """Skip a wait, or all seconds that are left for None; return whether any were left."""
         if not self._left:
             self.complete()
             return False

@@ -227,7 +227,7 @@ class Observation:
         return tuple(self._record.outcomes)
 
     def check(self) -> None:
-        """Raise if anything went wrong so far.
+        """Raise if a violation or a failure was recorded.
 
         Raises:
             SimulatorError: A client violated the protocol, or an expectation was not met.

@@ -213,7 +213,7 @@ class ProtocolChecker:
             yield Breach(reason=problem, data=data)
 
     def note_resumption(self) -> None:
-        """Note that the session began on an earlier connection."""
+        """Record that the session began on an earlier connection."""
         self._begun = True
 
     def check(self, kind: str, body: Message) -> Iterator[Breach]:
@@ -237,7 +237,7 @@ class ProtocolChecker:
         self._note(kind, body)
 
     def _note(self, kind: str, body: Message) -> None:
-        """Note the first turn, with which a session begins; earlier turns are its history."""
+        """Record the first turn, which begins a session; earlier turns are its history."""
         turn_ends = kind == "clientContent" and bool(body.get("turnComplete"))
         self._begun = self._begun or turn_ends or kind in {"realtimeInput", "toolResponse"}
 

@@ -181,7 +181,7 @@ class ReceivedText:
         at: The time by the monotonic clock, in seconds.
         text: The text.
         source: The kind of message that contained it.
-        role: The role of the speaker, if the message gives one.
+        role: The role of the speaker, if the message has one.
     """
 
     connection: int

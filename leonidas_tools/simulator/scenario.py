@@ -48,7 +48,7 @@ class Scenario:
         """Check the scripts.
 
         Raises:
-            TypeError: A script is neither an async function nor made of steps.
+            TypeError: A script is neither an async function nor a sequence of steps.
         """
         for script in self.scripts:
             _check(script)

@@ -127,7 +127,7 @@ class SimulatedSession:
         self._changed.set()
 
     def leave(self) -> None:
-        """Note that the client has disconnected, which ends all waits for it."""
+        """Record that the client has disconnected, which ends all waits for it."""
         self._left.set()
         self._changed.set()
 
@@ -379,8 +379,8 @@ class SimulatedSession:
         Args:
             text: The text; `{answers.ID.KEY}` quotes from an answer.
             audio: A WAV file (16-bit PCM), or 16-bit PCM at 24 kHz, one channel.
-            audio_seconds: The length of the tone if there is no recording; by default as long as
-                the text takes to say.
+            audio_seconds: The length of the tone if there is no recording; by default the
+                duration of the spoken text.
             paced: Send the audio in real time instead of as fast as possible.
 
         Raises:
