@@ -55,7 +55,7 @@ class KnownSecrets:
     The search ignores case. It covers keys, values and JSON in texts; JSON, `repr`, URL, HTML,
     Base64 and hexadecimal encoding, what `Unescaped` undoes and `Spellings` finds; the items of a
     list taken together; and numbers. A piece of at least eight characters is masked at the
-    beginning or end of a word or a text, where it may have been cut. Three characters, up
+    beginning or end of a word or a text, since the secret may be cut there. Three characters, up
     to five digits, or up to seven letters are masked only as a whole word.
 
     Args:
@@ -214,8 +214,8 @@ class KnownSecrets:
     def _escapable(self) -> KnownSecrets:
         """Return the secrets with characters that encodings escape in more than one way.
 
-        A secret that contains an escape such as `%41` is also included with the escape undone, and
-        one with a space also with `+` instead, as in forms.
+        A secret with an escape such as `%41` is also included with the escape undone; a secret
+        with a space is also included with `+` instead, as in forms.
         """
         odd = [text for text in self.texts if _ESCAPED_SOMEWHERE.search(text)]
         undone = (Unescaped(_lowered(text)).text for text in odd)

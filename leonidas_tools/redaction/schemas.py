@@ -23,8 +23,8 @@ def schema_without(
 
     A masked default would be sent literally; without it, the receiver uses its own. Names and
     allowed values remain: do not use a schema with a secret in them. With `fewer_options`, secret
-    values of an `enum` are removed, unless all are secret or a list beside the `enum` has one
-    item for each value.
+    values of an `enum` are removed. They remain if all values are secret, or if a list beside the
+    `enum` has one item for each value.
 
     Example:
         >>> from leonidas_tools.redaction import KnownSecrets

@@ -79,8 +79,8 @@ class Rule:
         tier: The origin of the rule.
         lifts: The rule whose question this one answers with "always". Other rules that deny or ask
             are not affected.
-        fingerprint: The definition of the tool to which such an answer applies, so that a changed
-            tool, or another one of that name, is asked about again.
+        fingerprint: The definition of the tool to which such an answer applies. A changed tool, or
+            another tool of that name, needs a new answer.
         deadline_seconds: How long its question stays open; `None` for the value of the settings.
         on_expiry: What happens to the call after that: `cancel` or `proceed`.
     """

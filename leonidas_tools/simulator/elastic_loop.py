@@ -105,10 +105,10 @@ class _ElasticSelector(selectors.DefaultSelector):
 class ElasticEventLoop(asyncio.SelectorEventLoop):
     """An event loop whose time runs ahead of real time after `advance`.
 
-    Time is skipped from timer to timer, and only while the loop is idle: of two pauses in a row
-    the second begins where the first ended, and the work that a timer starts is done before the
-    next timer is due. Sockets, threads and other loops still take real time. Two loops that wait
-    for each other need `keep_pace_with`.
+    Time is skipped from timer to timer, and only while the loop is idle. The second of two pauses
+    begins when the first ends, and the work that a timer starts is done before the next timer is
+    due. Sockets, threads and other loops still take real time. Two loops that wait for each other
+    need `keep_pace_with`.
 
     Example:
         >>> async def an_hour() -> str:
