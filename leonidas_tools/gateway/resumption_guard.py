@@ -30,6 +30,8 @@ class ResumptionGuard:
         self._executor = tools.executor
         self._open: dict[tuple[str | None, str], set[str]] = {}
         self._ended: OrderedDict[tuple[str | None, str], float] = OrderedDict()
+        self._forgotten = 0.0
+        """Until when calls of sessions that are no longer remembered have ended."""
 
     def __call__(self, event: ToolEvent) -> None:
         """Record the start or the end of a call."""
@@ -47,10 +49,12 @@ class ResumptionGuard:
                 self._ended[key] = event.at
                 self._ended.move_to_end(key)
                 if len(self._ended) > _MOST_SESSIONS:
-                    self._ended.popitem(last=False)
+                    _, ended = self._ended.popitem(last=False)
+                    self._forgotten = max(self._forgotten, ended)
 
     def may_repeat_call(self, user: str, known: Resumed) -> bool:
         """Return whether the resumed model may lack a call that is running or has ended."""
         key = (user, known.session)
         is_from_here = known.process == self.process
-        return not is_from_here or key in self._open or self._ended.get(key, 0.0) > known.at
+        ended = self._ended.get(key, self._forgotten)
+        return not is_from_here or key in self._open or ended > known.at

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 Encoding: TypeAlias = Literal["pcm16", "mulaw"]
 
 _SPOKEN_HERTZ = 24_000
-_RATE = re.compile(r"rate=(\d{4,6})")
+_LEAST_HERTZ, _MOST_HERTZ = 8_000, 48_000
+"""Of the model's sound; less would become very much sound for the client."""
+_RATE = re.compile(r"rate=(\d{4,5})(?!\d)", re.ASCII)
 _LITTLE = np.dtype("<i2")
 
 
@@ -67,10 +69,12 @@ class SoundToClient:
 
         Args:
             data: 16-bit PCM.
-            mime_type: Its type, with the rate.
+            mime_type: Its type, with the rate; a rate that no speech has is ignored.
         """
         named = _RATE.search(mime_type)
         hertz = int(named[1]) if named else _SPOKEN_HERTZ
+        if not _LEAST_HERTZ <= hertz <= _MOST_HERTZ:
+            hertz = _SPOKEN_HERTZ
         if hertz != self._resampled.given_hertz:
             self._resampled = _Resampled(hertz, self._sound.hertz)
         whole = data[: len(data) // 2 * 2]

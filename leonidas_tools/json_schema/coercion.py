@@ -44,6 +44,7 @@ class _Coercion:
         self._document = document
         self._is_valid = document.validators
         self._steps = self._work = 0
+        self._wanted: dict[int, frozenset[str]] = {}
         self._known_work: dict[tuple[int, int], int] = {}
         self._weighed: list[Any] = []
 
@@ -51,7 +52,7 @@ class _Coercion:
         self._steps += 1
         if not isinstance(schema, dict) or depth > MAX_DEPTH or self._steps > MAX_STEPS:
             return value
-        value = _as_wanted(schema, value)
+        value = self._as_wanted(schema, value)
         for where, inner in self._applied(pointer, schema, value):
             value = self.coerced(where, inner, value, depth + 1)
         for keyword in ("anyOf", "oneOf"):
@@ -62,6 +63,20 @@ class _Coercion:
         if isinstance(value, list):
             return self._array(pointer, schema, value, depth)
         return value
+
+    def _as_wanted(self, schema: Mapping[str, Any], value: Any) -> Any:
+        """Return a value of the type that a schema names, where that can be made of it."""
+        if not isinstance(value, str | float):
+            return value
+        wanted = self._wanted.get(id(schema))
+        if wanted is None:  # it may list very many values
+            wanted = self._wanted[id(schema)] = wanted_types(schema)
+        if not wanted:
+            return value
+        if isinstance(value, float):
+            exact = "integer" in wanted and "number" not in wanted and value.is_integer()
+            return int(value) if exact else value
+        return value if "string" in wanted else _from_text(value, wanted)
 
     def _applied(
         self, pointer: str, schema: Mapping[str, Any], value: Any
@@ -136,19 +151,6 @@ class _Coercion:
             keys, wanted = schema_of_item(schema, index)
             made.append(self.coerced(child(pointer, *keys), wanted, inner, depth + 1))
         return value if all(a is b for a, b in zip(made, value, strict=True)) else made
-
-
-def _as_wanted(schema: Mapping[str, Any], value: Any) -> Any:
-    """Convert a value to the type that a schema names, if possible."""
-    if not isinstance(value, str | float):
-        return value
-    wanted = wanted_types(schema)
-    if not wanted:
-        return value
-    if isinstance(value, float):
-        exact = "integer" in wanted and "number" not in wanted and value.is_integer()
-        return int(value) if exact else value
-    return value if "string" in wanted else _from_text(value, wanted)
 
 
 def _from_text(text: str, wanted: frozenset[str]) -> Any:

@@ -26,6 +26,8 @@ MAX_WORK: Final = 200_000
 """Limit of the work of a validation, in checks of a plain schema."""
 MAX_PAIRS: Final = 10_000
 """Limit of the pairs of a schema and a value that are visited to estimate the work."""
+MAX_COPIED: Final = 500_000
+"""Limit of the values in all errors together: each error copies the value that it is about."""
 MAX_NARROWINGS: Final = 12
 """Limit of the levels by which a value is narrowed: each level checks all levels below it."""
 _NAME_WORK: Final = 20
@@ -52,16 +54,66 @@ def errors_in(
     """
     check = Check(pointer="#", schema=document.schema, value=value)
     for level in itertools.count():
-        if _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) <= MAX_CHECKS:
+        is_large = _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) > MAX_CHECKS
+        if not is_large and _copied_in(document, check) <= MAX_COPIED:
             break
         if level == MAX_NARROWINGS:
             return check.path, []
         wrong = next((c for c in _parts(document, check) if not _fits(document, c)), None)
         if wrong is None:
-            return check.path, []
+            return check.path, [] if is_large else _first_error(document, check)
         check = wrong
     validator = document.validators.get(check.pointer)
     return check.path, list(validator.iter_errors(check.value)) if validator else []
+
+
+def _first_error(document: Document, check: Check) -> list[jsonschema_rs.ValidationError]:
+    """Return the first error of a value, which has others in it only where there are branches."""
+    import jsonschema_rs
+
+    validator = document.validators.get(check.pointer)
+    if validator is not None and next(_branches(document, check), None) is None:
+        try:
+            validator.validate(check.value)
+        except jsonschema_rs.ValidationError as error:
+            return [error]
+    return []
+
+
+def _copied_in(document: Document, check: Check) -> int:
+    """Return how many values the errors of a check have in them at most."""
+    sizes: dict[int, int] = {}
+
+    def own(_: Document, check: Check) -> int:
+        schema, value = check.schema, check.value
+        if not isinstance(schema, dict):
+            return 1
+        errors = 1
+        if isinstance(value, dict):
+            named = [schema.get("required", ()), *_required_with(schema, value)]
+            errors += sum(name not in value for names in named for name in names)
+        listed = len(schema.get("enum", ())) + _size(schema.get("const"), {})
+        return errors * _size(value, sizes) + listed
+
+    return _cost(document, check, {}, MAX_COPIED, MAX_CHECKS, own)
+
+
+def _required_with(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the names that must be there together with one that is there."""
+    for keyword in ("dependentRequired", "dependencies"):
+        for name, names in dict(schema.get(keyword, {})).items():
+            if name in value and isinstance(names, list):
+                yield names
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """Return how many values there are in a value, itself included."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(each, known) for each in inner)
+    return known[id(value)]
 
 
 def _fits(document: Document, check: Check) -> bool:

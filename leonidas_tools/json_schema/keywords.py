@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jsonschema_rs
@@ -61,8 +62,14 @@ def schema_of_item(schema: Mapping[str, Any], index: int) -> tuple[Keys, Any]:
 
 def _matches(pattern: str, name: str) -> bool:
     """Return whether a name matches a pattern, by an engine with bounded time."""
-    unmatched = {"patternProperties": {pattern: False}}
     try:
-        return not jsonschema_rs.is_valid(unmatched, {name: None}, pattern_options=PATTERN_OPTIONS)
+        return not _unless_named(pattern).is_valid({name: None})
     except (ValueError, UnicodeError):
         return False
+
+
+@functools.lru_cache(maxsize=256)
+def _unless_named(pattern: str) -> jsonschema_rs.Validator:
+    """Return what refuses the names that match a pattern: one may take long to compile."""
+    unmatched = {"patternProperties": {pattern: False}}
+    return jsonschema_rs.validator_for(unmatched, pattern_options=PATTERN_OPTIONS)

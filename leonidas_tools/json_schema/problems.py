@@ -68,14 +68,17 @@ def _missing(path: PathKeys, name: str, known: Sequence[str]) -> SchemaProblem:
         path=(*path, name),
         reason=say("argument_missing"),
         code="missing_argument",
-        options=None if path else known,
+        options=None if path else lambda: known,
         hint=say("argument_missing_hint", argument=path_text((*path, name))),
     )
 
 
 def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> SchemaProblem:
-    options = [] if path else nearest_first(name, [key for key in known if key not in instance])
-    options += [] if path else [key for key in known if key in instance]
+
+    def options() -> list[str]:
+        nearest = nearest_first(name, [key for key in known if key not in instance])
+        return nearest + [key for key in known if key in instance]
+
     return SchemaProblem(
         path=(*path, name),
         reason=say("property_unknown" if path else "argument_unknown"),
@@ -87,16 +90,19 @@ def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> 
 
 def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> SchemaProblem:
     every = details["options"] if "options" in details else [details["expected_value"]]
-    options = nearest_first(value, every)
     few = len(every) <= 6  # noqa: PLR2004 - as many as fit in a sentence
     shown = value_text(value)
     return SchemaProblem(
         path=path,
-        reason=say("argument_option", options=_either(map(value_text, options)), value=shown)
+        reason=say(
+            "argument_option",
+            options=_either(map(value_text, nearest_first(value, every))),
+            value=shown,
+        )
         if few
         else say("argument_options", value=shown),
         code="not_an_option",
-        options=options,
+        options=lambda: nearest_first(value, every),
         hint=say("argument_option_hint"),
     )
 

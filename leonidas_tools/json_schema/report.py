@@ -12,7 +12,7 @@ from leonidas_tools.results.similar import closest
 from leonidas_tools.results.texts import join, say, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pydantic import ValidationError
 
@@ -31,7 +31,8 @@ class SchemaProblem:
     path: PathKeys  # keys and indices from the arguments down
     reason: str  # the end of a sentence that begins with the path
     code: str = "invalid_argument"  # one of the `reason_code` words
-    options: Sequence[Any] | None = None  # the values that are accepted, the closest first
+    # The values that are accepted, the closest first; a function, since sorting them takes time.
+    options: Callable[[], Sequence[Any]] | None = None
     hint: str | None = None
     cause: BaseException | None = None  # for the log
 
@@ -82,7 +83,8 @@ def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:
     texts = [option for option in listed if isinstance(option, str)]
     if isinstance(value, str) and len(texts) == len(listed):
         near = closest(value, texts, limit=MAX_OPTIONS)
-        listed = [*near, *(option for option in texts if option not in set(near))]
+        are_near = frozenset(near)
+        listed = [*near, *(option for option in texts if option not in are_near)]
     return listed[:MAX_OPTIONS]
 
 
@@ -101,7 +103,10 @@ def error_of(problems: Sequence[SchemaProblem]) -> ToolValidationError:
     options = next((p.options for p in problems if p.options is not None), None)
     hint = next((p.hint for p in problems if p.hint is not None), None)
     error = ToolValidationError(
-        message, reason_code=first.code, valid_options=options, retry_hint=hint
+        message,
+        reason_code=first.code,
+        valid_options=None if options is None else options(),
+        retry_hint=hint,
     )
     error.__cause__ = next((p.cause for p in problems if p.cause is not None), None)
     return error

@@ -29,6 +29,9 @@ _LONGEST_WORD_OF_DIGITS = 5
 _SHORTEST_LINE = 16
 _LONGEST_WORD = 15
 """Most letters of a word; a longer run of letters is a key."""
+_MOST_POSITIONS = 100_000
+"""Most positions in all forms of the secrets by which a piece is found: a model may pass a secret
+of any length, and to record each position in it would block the event loop."""
 _MOST_EXTENSIONS = 16
 """Most positions in a secret compared with one piece: a secret may repeat itself."""
 
@@ -139,14 +142,20 @@ class KnownSecrets:
 
     @functools.cached_property
     def _grams(self) -> dict[str, list[tuple[str, int]]]:
-        """Return the positions in the forms of each sequence of eight characters."""
+        """Return the positions in the forms of each sequence of eight characters.
+
+        Of forms that are very long together, only those near the beginning and the end of each.
+        """
         grams = dict[str, list[tuple[str, int]]]()
-        for form, pieces in self._forms.items():
-            if pieces:
-                for at in range(len(form) - PIECE + 1):
-                    places = grams.setdefault(form[at : at + PIECE], [])
-                    if len(places) < _MOST_EXTENSIONS:
-                        places.append((form, at))
+        forms = [form for form, pieces in self._forms.items() if pieces]
+        most = max(_MOST_POSITIONS // max(len(forms), 1), 2)
+        for form in forms:
+            count = max(len(form) - PIECE + 1, 0)
+            head = count if count <= most else most // 2
+            for at in itertools.chain(range(head), range(max(head, count - most // 2), count)):
+                places = grams.setdefault(form[at : at + PIECE], [])
+                if len(places) < _MOST_EXTENSIONS:
+                    places.append((form, at))
         return grams
 
     @functools.cached_property
