@@ -31,7 +31,7 @@ class ResumptionGuard:
         self._open: dict[tuple[str | None, str], set[str]] = {}
         self._ended: OrderedDict[tuple[str | None, str], float] = OrderedDict()
         self._forgotten = 0.0
-        """Until when calls of sessions that are no longer remembered have ended."""
+        """Time at which the last call of a dropped session ended, in seconds since the epoch."""
 
     def __call__(self, event: ToolEvent) -> None:
         """Record the start or the end of a call."""

@@ -19,7 +19,7 @@ Encoding: TypeAlias = Literal["pcm16", "mulaw"]
 
 _SPOKEN_HERTZ = 24_000
 _LEAST_HERTZ, _MOST_HERTZ = 8_000, 48_000
-"""Of the model's sound; less would become very much sound for the client."""
+"""Limits of the model's sample rate; a lower rate would become too much audio for the client."""
 _RATE = re.compile(r"rate=(\d{4,5})(?!\d)", re.ASCII)
 _LITTLE = np.dtype("<i2")
 

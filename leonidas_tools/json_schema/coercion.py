@@ -65,11 +65,11 @@ class _Coercion:
         return value
 
     def _as_wanted(self, schema: Mapping[str, Any], value: Any) -> Any:
-        """Return a value of the type that a schema names, where that can be made of it."""
+        """Convert a value to the type that a schema names, if possible."""
         if not isinstance(value, str | float):
             return value
         wanted = self._wanted.get(id(schema))
-        if wanted is None:  # it may list very many values
+        if wanted is None:  # cached, since a schema may list very many values
             wanted = self._wanted[id(schema)] = wanted_types(schema)
         if not wanted:
             return value

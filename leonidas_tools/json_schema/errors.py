@@ -68,7 +68,7 @@ def errors_in(
 
 
 def _first_error(document: Document, check: Check) -> list[jsonschema_rs.ValidationError]:
-    """Return the first error of a value, which has others in it only where there are branches."""
+    """Return the first error of a value; none if the schema has branches, which it would copy."""
     import jsonschema_rs
 
     validator = document.validators.get(check.pointer)
@@ -81,7 +81,7 @@ def _first_error(document: Document, check: Check) -> list[jsonschema_rs.Validat
 
 
 def _copied_in(document: Document, check: Check) -> int:
-    """Return how many values the errors of a check have in them at most."""
+    """Return an upper bound of the values that the errors of a check copy."""
     sizes: dict[int, int] = {}
 
     def own(_: Document, check: Check) -> int:
@@ -99,7 +99,7 @@ def _copied_in(document: Document, check: Check) -> int:
 
 
 def _required_with(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[list[str]]:
-    """Yield the names that must be there together with one that is there."""
+    """Yield the names that a present property requires."""
     for keyword in ("dependentRequired", "dependencies"):
         for name, names in dict(schema.get(keyword, {})).items():
             if name in value and isinstance(names, list):
@@ -107,7 +107,7 @@ def _required_with(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[li
 
 
 def _size(value: Any, known: dict[int, int]) -> int:
-    """Return how many values there are in a value, itself included."""
+    """Return the number of values in a value, including itself."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:

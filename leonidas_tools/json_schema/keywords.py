@@ -70,6 +70,6 @@ def _matches(pattern: str, name: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _unless_named(pattern: str) -> jsonschema_rs.Validator:
-    """Return what refuses the names that match a pattern: one may take long to compile."""
+    """Return a validator that refuses names by a pattern; cached, since compiling may take long."""
     unmatched = {"patternProperties": {pattern: False}}
     return jsonschema_rs.validator_for(unmatched, pattern_options=PATTERN_OPTIONS)

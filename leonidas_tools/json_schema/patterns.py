@@ -38,7 +38,7 @@ class PatternCost:
     """An estimate of the work of matching a pattern.
 
     Args:
-        size: The size of its automaton, roughly, which takes the time to compile it.
+        size: The approximate size of its automaton, which determines the time to compile it.
         states: The number of its states that a text may be in at once, roughly.
         backtracks: Whether it needs more than an automaton, for a lookaround or a backreference.
     """
@@ -83,7 +83,7 @@ def cost_of(pattern: str) -> PatternCost:
 
 
 def _total(pattern: str, weight: Callable[[str], int]) -> int:
-    """Return what the tokens of a pattern weigh together, each as often as it is repeated."""
+    """Return the total weight of the tokens of a pattern, with their repeats."""
     totals, last = [0], 0
     for token in _TOKENS.finditer(pattern):
         text = token[0]
@@ -103,5 +103,5 @@ def _total(pattern: str, weight: Callable[[str], int]) -> int:
 
 
 def _weight(token: str) -> int:
-    r"""Return how many states a character takes, roughly: `\p{L}` has many ranges."""
+    r"""Return the approximate number of states of a character: `\p{L}` has many ranges."""
     return 1 + _PROPERTY_STATES * len(_PROPERTY.findall(token)) + len(token) // _LETTERS_A_STATE

@@ -144,7 +144,7 @@ class KnownSecrets:
     def _grams(self) -> dict[str, list[tuple[str, int]]]:
         """Return the positions in the forms of each sequence of eight characters.
 
-        Of forms that are very long together, only those near the beginning and the end of each.
+        If the forms are very long in total, only positions near their beginnings and ends count.
         """
         grams = dict[str, list[tuple[str, int]]]()
         forms = [form for form, pieces in self._forms.items() if pieces]
