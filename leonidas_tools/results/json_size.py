@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 MOST_VALUES: Final = 250_000
-"""Limit of a text that is parsed on the event loop: each value may block it for 2 microseconds,
-mostly in the garbage collector."""
+"""Limit of a text that is parsed on the event loop: each value may block it for about 2
+microseconds, mostly in the garbage collector."""
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _FEW: Final = 1_000
 _MOST_QUOTES: Final = 4 * MOST_VALUES
