@@ -154,10 +154,10 @@ class SamplingRequests:
     def _request(self, params: mcp_types.CreateMessageRequestParams) -> SamplingRequest:
         if params.tools or params.tool_choice is not None:
             raise RefusedError("it requests tools, which servers may not use")
-        turns = tuple(_turn(message, self._secrets) for message in params.messages)
-        length = sum(len(each) for turn in turns for each in turn.content if isinstance(each, str))
-        if not turns or len(turns) > _MOST_TURNS or length > _LONGEST:
+        # Before secrets are looked for, which would hold the event loop.
+        if not 0 < len(params.messages) <= _MOST_TURNS or _length(params) > _LONGEST:
             raise RefusedError("it sends nothing, or too much at once")
+        turns = tuple(_turn(message, self._secrets) for message in params.messages)
         model, most = self._settings.model, self._settings.max_tokens
         assert model is not None
         # `includeContext` is not supported, so the model gets nothing of the conversation. The
@@ -171,6 +171,13 @@ class SamplingRequests:
             temperature=params.temperature,
             stop_sequences=tuple(params.stop_sequences or ()),
         )
+
+
+def _length(params: mcp_types.CreateMessageRequestParams) -> int:
+    """Return the number of characters of all texts."""
+    blocks = [block for message in params.messages for block in message.content_as_list]
+    texts = [block.text for block in blocks if block.type == "text"]
+    return sum(map(len, [*texts, params.system_prompt or "", *(params.stop_sequences or ())]))
 
 
 def _turn(message: mcp_types.SamplingMessage, secrets: KnownSecrets) -> SamplingTurn:

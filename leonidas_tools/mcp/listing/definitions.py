@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -35,6 +36,8 @@ _SLICE = 64
 """Schemas read in one iteration of the event loop: each takes about 50 microseconds."""
 _LONGEST_DESCRIPTION = 65_536
 """Most characters of a description that are used: a description is scanned several times."""
+_MOST_SECONDS = 5.0
+"""Most processor time for the definitions of one listing; most take a millisecond for each."""
 AnyTool: TypeAlias = Tool[..., Any]
 CallTool: TypeAlias = Callable[
     [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]
@@ -171,6 +174,7 @@ class DefinitionReader:
         report: ListingReport,
     ) -> list[AnyTool]:
         known: dict[str, tuple[_Made, AnyTool | None]] = {}
+        seconds = 0.0
         for name, definition in used.items() if pins is not None else ():
             if len(known) % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -179,7 +183,12 @@ class DefinitionReader:
             made = (definition, {} if said is None else said.arguments, changed, report.denies)
             before = self._known.get(name)
             if before is None or before[0] != made:
+                if seconds > _MOST_SECONDS:
+                    report.left_out[name] = f"reading the tools before it took {seconds:.1f} s"
+                    continue
+                began = time.thread_time()
                 before = (made, self._made(made, definitions[name], report))
+                seconds += time.thread_time() - began
                 await asyncio.sleep(0)  # compiling its schemas may have taken long
             elif before[1] is None:
                 report.remember(self.report, name, self._key(name))

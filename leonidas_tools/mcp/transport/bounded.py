@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 _DATA = b"data:"
+_FEWEST_DIGITS, _MOST_DIGITS = 3, 7
+"""Of the pause before the client connects again, in milliseconds."""
+_PIECE_BYTES = 4_096
 _ENCODED = ("content-encoding", "content-length", "transfer-encoding")
 
 
@@ -84,21 +88,38 @@ class _Events(httpx2.AsyncByteStream):
         def take(line: bytes) -> None:
             if event.is_too_much(line):
                 line = bounds.event_line(line[:SEEN_BYTES], line[-SEEN_BYTES:], TOO_MANY)
-            whole.append(line)
+            if not _is_odd_pause(line):
+                whole.append(line)
 
         lines = LineSplitter(
             bounds.longest + len(_DATA) + 1,
             take,
             lambda beginning, end: whole.append(bounds.event_line(beginning, end, bounds.too_long)),
         )
-        async for chunk in self._response.aiter_bytes():
-            bounds.on_bytes()
-            lines.feed(chunk)
+        async for piece in self._pieces():
+            lines.feed(piece)
             if whole:
                 yield b"".join(line + b"\n" for line in whole)
                 whole.clear()
         lines.flush()
         yield b"\n".join(whole)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """Yield what comes in short pieces, whose lines end with a line feed alone.
+
+        What was compressed comes as one long chunk, which may be nothing but ends of lines.
+        """
+        is_after_return = False
+        async for chunk in self._response.aiter_bytes():
+            self._bounds.on_bytes()
+            for start in range(0, len(chunk), _PIECE_BYTES):
+                if start:
+                    await asyncio.sleep(0)  # the loop gets its turn
+                piece = chunk[start : start + _PIECE_BYTES]
+                if is_after_return:
+                    piece = piece.removeprefix(b"\n")
+                is_after_return = piece.endswith(b"\r")
+                yield piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     async def aclose(self) -> None:
         await self._response.aclose()
@@ -112,13 +133,22 @@ class _EventSize:
 
     def is_too_much(self, line: bytes) -> bool:
         """Count the values of a line; return whether its event has too many."""
-        if not line.rstrip(b"\r"):
+        if not line:
             self._values = 0
             return False
         if has_too_many(line.removeprefix(_DATA).lstrip()):
             return True
         self._values += count_values(line)
         return self._values > MOST_VALUES
+
+
+def _is_odd_pause(line: bytes) -> bool:
+    """Return whether a line has the client connect again without a pause, or hardly ever."""
+    name, _, said = line.partition(b":")
+    if not name.endswith(b"retry"):
+        return False
+    digits = said.strip().lstrip(b"0")
+    return not (digits.isdigit() and _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS)
 
 
 def _failed(response: httpx2.Response, what: str) -> httpx2.Response:
@@ -148,4 +178,5 @@ def _with(
         history=response.history,
     )
     changed.next_request = response.next_request
+    changed.encoding = "utf-8"  # as the protocol has it; a named one may take hours to decode
     return changed

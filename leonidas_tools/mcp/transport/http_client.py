@@ -160,6 +160,6 @@ def _json_rpc_error(body: bytes) -> dict[str, Any]:
     """Return the error in a JSON-RPC response; empty if there is none."""
     try:
         error = json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     return error if isinstance(error, dict) else {}
