@@ -149,7 +149,7 @@ async def _read(response: httpx2.Response) -> None:
         ) from None
     except httpx2.DecodingError:
         raise LoginError(f"{place!r} sent a login response that cannot be decoded") from None
-    response.encoding = "utf-8"  # a named one may take hours to decode
+    response.encoding = "utf-8"  # another encoding may take hours to decode
     response._content = bytes(body)  # noqa: SLF001 - the library itself reads without a limit
 
 

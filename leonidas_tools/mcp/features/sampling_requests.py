@@ -154,7 +154,7 @@ class SamplingRequests:
     def _request(self, params: mcp_types.CreateMessageRequestParams) -> SamplingRequest:
         if params.tools or params.tool_choice is not None:
             raise RefusedError("it requests tools, which servers may not use")
-        # Before secrets are looked for, which would hold the event loop.
+        # Before the search for secrets, which would block the event loop.
         if not 0 < len(params.messages) <= _MOST_TURNS or _length(params) > _LONGEST:
             raise RefusedError("it sends nothing, or too much at once")
         turns = tuple(_turn(message, self._secrets) for message in params.messages)

@@ -37,7 +37,7 @@ _SLICE = 64
 _LONGEST_DESCRIPTION = 65_536
 """Most characters of a description that are used: a description is scanned several times."""
 _MOST_SECONDS = 5.0
-"""Most processor time for the definitions of one listing; most take a millisecond for each."""
+"""Most seconds of CPU time for the definitions of a listing; most take a millisecond each."""
 AnyTool: TypeAlias = Tool[..., Any]
 CallTool: TypeAlias = Callable[
     [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]

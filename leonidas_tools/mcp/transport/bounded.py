@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _DATA = b"data:"
 _FEWEST_DIGITS, _MOST_DIGITS = 3, 7
-"""Of the pause before the client connects again, in milliseconds."""
+"""Allowed digits of the time before the client reconnects, in milliseconds."""
 _PIECE_BYTES = 4_096
 _ENCODED = ("content-encoding", "content-length", "transfer-encoding")
 
@@ -105,16 +105,16 @@ class _Events(httpx2.AsyncByteStream):
         yield b"\n".join(whole)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        """Yield what comes in short pieces, whose lines end with a line feed alone.
+        """Yield the body in short pieces, with only line feeds as line endings.
 
-        What was compressed comes as one long chunk, which may be nothing but ends of lines.
+        A compressed body may arrive as one long chunk that consists only of line endings.
         """
         is_after_return = False
         async for chunk in self._response.aiter_bytes():
             self._bounds.on_bytes()
             for start in range(0, len(chunk), _PIECE_BYTES):
                 if start:
-                    await asyncio.sleep(0)  # the loop gets its turn
+                    await asyncio.sleep(0)  # lets the event loop run
                 piece = chunk[start : start + _PIECE_BYTES]
                 if is_after_return:
                     piece = piece.removeprefix(b"\n")
@@ -143,7 +143,7 @@ class _EventSize:
 
 
 def _is_odd_pause(line: bytes) -> bool:
-    """Return whether a line has the client connect again without a pause, or hardly ever."""
+    """Return whether a line sets a reconnection time that is invalid, too short or too long."""
     name, _, said = line.partition(b":")
     if not name.endswith(b"retry"):
         return False
@@ -178,5 +178,5 @@ def _with(
         history=response.history,
     )
     changed.next_request = response.next_request
-    changed.encoding = "utf-8"  # as the protocol has it; a named one may take hours to decode
+    changed.encoding = "utf-8"  # by the protocol; another encoding may take hours to decode
     return changed
