@@ -207,6 +207,18 @@ class Approvals:
         self._sharing.setdefault(_key(question.call), []).append(call)
         return self.pending_result(question)
 
+    def left_open(self, question: Question, call: ToolCall) -> ToolResult:
+        """Return the result of a call whose channel has left its question to be answered later.
+
+        Of equal calls that were made at once, only the first is asked about.
+        """
+        first = self.with_hash(question.request.hash)
+        is_second = first is not None and first is not question and first.waiter is None
+        if first is None or not is_second or question.request.id not in self._open:
+            return self.pending_result(question)
+        self.withdraw(question)
+        return self.share(first, call)
+
     def open(self, question: Question) -> None:
         """Open a question until it is answered or expires."""
         request = question.request
@@ -290,19 +302,26 @@ class Approvals:
         question.announce_closed(decision.answer.value, by=by, decision=decision)
         return decision
 
-    async def run(self, question: Question, decision: Decision) -> ToolResult:
-        """Run the call of a settled question, and return its result."""
+    async def run(
+        self, question: Question, decision: Decision, *, waits: bool = False
+    ) -> ToolResult:
+        """Run the call of a settled question anew, and return its result.
+
+        `waits` says that the call itself waits for it, so that it needs no word of the question.
+        """
         call = self._granted_call(question, decision)
         if call.tool is None:
             question.abort_resume(call)
             return _unknown_tool(question)
+        if waits:
+            call = replace(call, retried=True)  # it repeats nothing but the call that waits
         self.tell_running(question.call)
         try:
             result = await question.asking.runner.run(call, question.sinks)
         finally:
             self._revoke(question, call)
         self.tell_outcome(question.call, result)
-        return _with_question(question, decision, result)
+        return result if waits else _with_question(question, decision, result)
 
     def start_soon(self, question: Question, decision: Decision) -> None:
         """Start the call of a settled question once the one that has asked has ended."""

@@ -72,7 +72,9 @@ can't|cant|can not|won't|wouldn't|shouldn't|mustn't|isn't|aren't|wasn't|stop|can
 wait|hold on|hang on|hold it|later|negative|refuse|refused|decline|deny|denied|reject|rejected
 forget it|never mind|nevermind|leave it|skip it|drop it|undo|wrong|rather|no way|of course not
 absolutely not|certainly not|definitely not|sure not|i guess not|not yet|not now|enough|halt|hold up
-scratch that|changed my mind|mudei de ideia|mudei de ideias|pera aí|não|nao
+scratch that|scratch it|scrap that|scrap it|forget about it|forget that|take it back|take that back
+hold your horses|whoa|perai|para tudo|volta atrás|desiste|changed my mind
+mudei de ideia|mudei de ideias|pera aí|não|nao
 nunca|jamais|nem|nada|nenhum|nenhuma|cancela|cancele|cancelar|cancelado|pare|pára|parar|parem
 para .|para com isso|espera|espere|esperar|peraí|calma|chega|deixa|deixe|depois|negativo|recuso
 nego|rejeita|rejeito|esquece|esqueça|errado|ainda|agora não|agora nao|claro que não|claro que nao
@@ -102,15 +104,26 @@ very well , thank you|por favor confirma|confirma por favor
 confirma , por favor|por favor , confirma|certo isso|tá certo isso|está certo isso|pode isso
 no rush|no hurry|no worries|no pressure|don't worry|dont worry|do not worry|nothing else
 sem pressa|sem stress|não tem pressa|não há pressa|não se preocupe|não te preocupes|nada mais
-de nada
+de nada|obrigado tá|obrigada tá|obrigado , tá|obrigada , tá
 confirma isso|ah tá|ah , tá|não sei|nao sei|sei lá|não tenho certeza|nao tenho certeza|aber|oder|y
 ou|et|und|ma
 """
 _GRANTS = """
-approve|approved|i approve|i approve it|accept|accepted|i accept|granted|aceito|eu aceito|aprovo
-aprovado|autorizo|eu autorizo|autorizado
+approve|approved|i approve|i approve it|accept|accepted|i accept|granted|permission granted|proceed
+please proceed|you may proceed|you can proceed|go on then|aceito|eu aceito|aprovo|aprovado|autorizo
+eu autorizo|autorizado|pode continuar|pode seguir|pode prosseguir|podes prosseguir|prossiga
+segue em frente|avança|avance|pode avançar|podes avançar
 """
+_GRANTS_HAN = "同意|批准|允许|允許|继续|繼續"
 """Consents that may be meant for what the question is about: "Approve." to "Deny the request?"."""
+_WITHHOLDING = """
+block|revoke|veto|ban|suspend|freeze|withdraw|withhold|dismiss|disapprove|bloquear|bloqueia|bloqueie
+revogar|vetar|suspender|congelar|negar|retirar
+"""
+_WITHHOLDING_HAN = "阻止|屏蔽|封锁|封鎖|撤销|撤銷|撤回|驳回|駁回|冻结|凍結|禁止|暂停|暫停"
+"""Acts that withhold something, so that a grant may be meant for what they withhold."""
+_DEMANDS = "correct|confirm|confirma"
+"""Consents that ask for something of their own with an object: "Correct the amount."."""
 _CONSENT_HAN = """
 好|好的|好吧|好啊|好呀|好嘞|好哒|好滴|好哇|好的呀|好的呢|好好|好好好|是|是的|是啊|是呀|是的呀|是是是
 行|行的|行吧|行啊|行呀|行行行|对|对的|对啊|对呀|对对|对对对|對|對的|對啊|嗯|嗯嗯|嗯嗯嗯|成|成吧
@@ -128,6 +141,7 @@ _STARTS_HAN = "好嗯行对對"
 """The single characters that may stand right before a longer word of consent."""
 _REFUSAL_HAN = """
 不|别|別|取消|算了|停|等|没|沒|拒绝|拒絕|以后|以後|待会|待會|晚点|晚點|否|错|錯|唔
+慢着|慢著|且慢|住手|打住|反悔|改主意|撤回|撤销|撤銷|やめ|待って|だめ|ダメ
 """
 _DOUBT_HAN = """
 好不好|行不行|可不可以|是不是|对不对|能不能|要不要|对不起|對不起|不好意思|不知道|不确定|不確定|不一定
@@ -252,14 +266,17 @@ def judge(
         ['yes', 'no', 'yes', 'doubtful']
     """
     words = list(_words(text))
-    pieces = [piece for piece in _pieces(words) if piece.words not in {(".",), (",",)}]
+    said = list(_pieces(words))
+    pieces = [piece for piece in said if piece.words not in {(".",), (",",)}]
     kinds = {piece.kind for piece in pieces}
     if _Kind.CONSENT not in kinds:
         return Meaning.NO if _Kind.REFUSAL in kinds else Meaning.DOUBTFUL
     if words[-2] == "," or not kinds.isdisjoint({_Kind.REFUSAL, _Kind.DOUBT}):
         return Meaning.DOUBTFUL
-    consents = {piece.words for piece in pieces if piece.kind is _Kind.CONSENT}
-    if consents <= _lexicon().grants and _asks_to_refuse(question, texts):
+    if any(map(_is_grant, pieces)) and _asks_to_refuse(question, texts):
+        return Meaning.DOUBTFUL
+    demands = _lexicon().demands
+    if any(p.words in demands and after.kind is _Kind.UNKNOWN for p, after in pairwise(said)):
         return Meaning.DOUBTFUL
     if _Kind.UNKNOWN in kinds and not (lends and _repeats(pieces, question, texts)):
         return Meaning.DOUBTFUL
@@ -370,6 +387,8 @@ class _Lexicon:
     numbers: Mapping[str, str]
     large: frozenset[str]
     grants: frozenset[tuple[str, ...]]
+    demands: frozenset[tuple[str, ...]]
+    withholding: frozenset[str]
     negators: frozenset[tuple[str, ...]]
     links: frozenset[str]
     joins: frozenset[str]
@@ -384,7 +403,12 @@ class _Lexicon:
 
 @functools.cache
 def _lexicon() -> _Lexicon:
-    phrases = {tuple(each.split()): kind for kind, each in _named(_WORDS)}
+    phrases = {
+        tuple(said.split()): kind
+        for kind, each in _named(_WORDS)
+        # Where a sentence ends is heard no better than where it pauses: "Fine. Thanks."
+        for said in ({each, each.replace(" , ", " . ")} if kind is _Kind.DOUBT else {each})
+    }
     han = {each: kind for kind, each in _named(_HAN)}
     numbers = {
         word: str(number)
@@ -406,6 +430,8 @@ def _lexicon() -> _Lexicon:
         numbers=numbers,
         large=frozenset(_phrases(_LARGE)),
         grants=frozenset(tuple(each.split()) for each in _phrases(_GRANTS)),
+        demands=frozenset(tuple(each.split()) for each in _phrases(_DEMANDS)),
+        withholding=frozenset(_phrases(_WITHHOLDING)),
         negators=frozenset(tuple(each.split()) for each in _phrases(_NEGATORS)),
         links=frozenset(_phrases(_LINKS)),
         joins=frozenset(_phrases(_JOINS)),
@@ -571,10 +597,25 @@ def _lent(question: str, texts: Sequence[str]) -> list[str]:
     return _without_negative(words, texts)
 
 
+def _is_grant(piece: _Phrase) -> bool:
+    """Return whether a consent may be meant for what a question is about."""
+    return piece.words in _lexicon().grants or _has_any(_GRANTS_HAN, piece)
+
+
 def _asks_to_refuse(question: str, texts: Sequence[str]) -> bool:
     """Return whether what a question is about is a refusal, such as "deny request"."""
-    words = _without_texts(list(_words(question)), texts)
-    return any(piece.kind is _Kind.REFUSAL for piece in _pieces(words))
+    words, withholding = _without_texts(list(_words(question)), texts), _lexicon().withholding
+    return any(
+        piece.kind is _Kind.REFUSAL
+        or not withholding.isdisjoint(piece.words)
+        or _has_any(f"{_WITHHOLDING_HAN}|{_REFUSAL_HAN.strip()}", piece)
+        for piece in _pieces(words)
+    )
+
+
+def _has_any(table: str, piece: _Phrase) -> bool:
+    """Return whether a run of Chinese has a word of a table."""
+    return any(each in piece.words[0] for each in _phrases(table))
 
 
 def _without_negative(words: Sequence[str], texts: Sequence[str]) -> list[str]:

@@ -7,6 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from leonidas_tools.approvals.spoken import has_question
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,7 +20,9 @@ _MOST_CHARACTERS = 20_000
 """The most characters of one piece; more text begins another piece."""
 _QUESTION_MARKS = frozenset("?？؟")  # noqa: RUF001 - of several scripts
 
-Kind = Literal["user", "model", "user_end", "model_end", "interrupted", "connection", "mark"]
+Kind = Literal[
+    "user", "typed", "model", "user_end", "model_end", "interrupted", "connection", "mark"
+]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -119,6 +123,7 @@ class Transcript:
     def user_typed(self, text: str) -> None:
         """Record a typed message, which is whole and no late transcription."""
         self._add("user_end")
+        self._add("typed")
         self.user_said(text)
         self._add("user_end")
 
@@ -264,7 +269,9 @@ class _ExchangeReader:
         self._current: Utterance | None = None
         self._over_model: Utterance | None = None
         self._spoke_since = False
+        self._is_typed = False
         self._ends = {
+            "typed": self._begin_typed,
             "user_end": self._end_utterance,
             "model_end": self._end_turn,
             "interrupted": self._interrupt,
@@ -311,8 +318,10 @@ class _ExchangeReader:
     def _user(self, text: str, number: int) -> None:
         speaking = self._speech is not None
         if self._current is None:
+            # What is typed over other words of the model is no late transcription.
+            is_over = self._is_typed and any(self._speech or ())
             self._current = Utterance(
-                text="", last=number, goes_on=self._is_late, ambiguous=self._spoke_since
+                text="", last=number, goes_on=self._is_late, ambiguous=self._spoke_since or is_over
             )
             if self._is_late:
                 self.exchange.earlier.append(self._current)
@@ -332,7 +341,11 @@ class _ExchangeReader:
         if self._over_model is not None and self._over_model is not self._current:
             self._over_model.hear(text, number)
 
+    def _begin_typed(self) -> None:
+        self._is_typed = True
+
     def _end_utterance(self) -> None:
+        self._is_typed = False
         for each in (self._current, self._over_model):
             if each is not None:
                 each.over = True
@@ -378,11 +391,12 @@ class _ExchangeReader:
         unless that turn asks something.
         """
         exchange = self.exchange
+        said = "".join(speech)
         # Cut, it may not have been heard to its end; to its end, its words were not the question.
-        if self._is_asked_again(speech) if is_cut else self._repeats("".join(speech)):
+        if self._is_asked_again(speech) if is_cut else self._repeats(said):
             exchange.earlier += exchange.answers
             exchange.asked, exchange.answers, self._said = False, [], exchange.earlier
-        asks = not _QUESTION_MARKS.isdisjoint("".join(speech))
+        asks = has_question(said) or not _QUESTION_MARKS.isdisjoint(said)
         for each in self._meanwhile:
             each.ambiguous = each.ambiguous or is_cut or asks
         self._spoke_since = True

@@ -54,12 +54,22 @@ _NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
 
 _ENDS = ".!?;,:\\n。！？；，："  # noqa: RUF001 - of Chinese clauses
+_LEADS = (
+    r"(?:please|and|but|so|just|oh|no|ok|okay|well|then|also|now|i|you|we|make sure"
+    r"|whatever happens|whatever you do|por favor|e|mas|eu|tu|voc[êe]|ent[ãa]o)\b[^\S\n]*"
+    r"|[请但我你您就也都]|千万|绝对"
+)
+_NEGATED = (
+    r"(?:(?:\w+n['\u2019]t|dont|cannot|not|never|(?:under|on|in|by) no|nobody|no one|no way"
+    r"|(?:do|does|did|must|should|shall|will|would|can|could|may|might) (?:not|never)"
+    r"|n[ãa]o|nunca|jamais|nem|ningu[ée]m|de \w+ nenhuma?)\b|别|不[要想会能可该得]|没|请?勿)"
+)
 _FORBIDDEN = re.compile(
-    rf"(?:^|(?<=[{_ENDS}]))[^\S\n]*(?:(?:please|and|but|por favor|e|mas)\b[^\S\n]*|请|但){{0,3}}"
-    r"(?:(?:don['\u2019]?t|do not|never|n[ãa]o|nunca)\b|千?万?别|不要|请?勿)"
+    rf"(?:^|(?<=[{_ENDS}])|\b(?:but|and|mas|e|without|sem)\b|但|而)[^\S\n]*(?:{_LEADS}){{0,4}}"
+    rf"(?:(?<=\bwithout )|(?<=\bsem )|{_NEGATED})"
     rf"(?!\s*(?:forget|hesitate|esque|忘))[^{_ENDS}]*"
 )
-"""A clause that begins with what the user does not want."""
+"""A clause, or the part of one after "and" or "but", that begins with what the user refuses."""
 
 _Said: TypeAlias = Literal["foreign", "weak", "strong"]
 """Where a value comes from; a weak one is the user's, but a number, or too short or common to tell

@@ -320,7 +320,8 @@ class ToolCall:
             no file and no JSON makes a call.
         stands_in: Whether its tool runs in place of one that does not exist, `called_as`.
         by_program: Whether a tool makes it without naming a session: it may repeat it.
-        retried: Whether a person has it run once more, though it may have had its effect.
+        retried: Whether a person has it run once more, though it may have had its effect, or it
+            goes on for a call that has waited for a person.
         given_id: The id that the answer must carry, where it is longer than `id`.
     """
 

@@ -1,8 +1,8 @@
 """Find where arguments do not fit a schema, with bounded work.
 
 jsonschema-rs looks for all errors at once, and in each branch of a union: that takes seconds for
-a large array, and does not end for deep arguments under a recursive schema. So what is too much for
-it is narrowed down first.
+a large array, and does not end for deep arguments under a recursive schema. So a value that takes
+too much work is narrowed down to one of its parts first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 MAX_CHECKS: Final = 1_000
 MAX_WORK: Final = 200_000
-"""Limit of the checks of arguments, where they may take many."""
+"""Limit of the work of a validation, in checks of a plain schema."""
 MAX_PAIRS: Final = 10_000
-"""Limit of the schemas and values visited to find that out."""
+"""Limit of the pairs of a schema and a value that are visited to estimate the work."""
+MAX_COPIED: Final = 500_000
+"""Limit of the values in all errors together: each error copies the value that it is about."""
 MAX_NARROWINGS: Final = 12
-"""How many levels down too large a value is narrowed: each one checks all that is below it."""
+"""Limit of the levels by which a value is narrowed: each level checks all levels below it."""
 _NAME_WORK: Final = 20
-"""The work of holding a name against a pattern, in checks of a plain schema."""
+"""The work of matching a name against a pattern, in checks of a plain schema."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,23 +47,73 @@ class Check:
 def errors_in(
     document: Document, value: Any
 ) -> tuple[PathKeys, list[jsonschema_rs.ValidationError]]:
-    """Return the errors of a value that is not valid, and where the part they are about stands.
+    """Return the path of a part that is not valid, and the errors in this part.
 
-    The errors' own paths go on from the path; there are none where all that can be told is the
-    path.
+    The paths of the errors continue this path. There are no errors if only the path can be
+    found.
     """
     check = Check(pointer="#", schema=document.schema, value=value)
     for level in itertools.count():
-        if _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) <= MAX_CHECKS:
+        is_large = _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) > MAX_CHECKS
+        if not is_large and _copied_in(document, check) <= MAX_COPIED:
             break
         if level == MAX_NARROWINGS:
             return check.path, []
         wrong = next((c for c in _parts(document, check) if not _fits(document, c)), None)
         if wrong is None:
-            return check.path, []
+            return check.path, [] if is_large else _first_error(document, check)
         check = wrong
     validator = document.validators.get(check.pointer)
     return check.path, list(validator.iter_errors(check.value)) if validator else []
+
+
+def _first_error(document: Document, check: Check) -> list[jsonschema_rs.ValidationError]:
+    """Return the first error of a value; none if the schema has branches, which it would copy."""
+    import jsonschema_rs
+
+    validator = document.validators.get(check.pointer)
+    if validator is not None and next(_branches(document, check), None) is None:
+        try:
+            validator.validate(check.value)
+        except jsonschema_rs.ValidationError as error:
+            return [error]
+    return []
+
+
+def _copied_in(document: Document, check: Check) -> int:
+    """Return an upper bound of the values that the errors of a check copy."""
+    sizes: dict[int, int] = {}
+
+    def own(_: Document, check: Check) -> int:
+        schema, value = check.schema, check.value
+        if not isinstance(schema, dict):
+            return 1
+        errors = 1
+        if isinstance(value, dict):
+            named = [schema.get("required", ()), *_required_with(schema, value)]
+            errors += sum(name not in value for names in named for name in names)
+        listed = len(schema.get("enum", ())) + _size(schema.get("const"), {})
+        return errors * _size(value, sizes) + listed
+
+    return _cost(document, check, {}, MAX_COPIED, MAX_CHECKS, own)
+
+
+def _required_with(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the names that a present property requires."""
+    for keyword in ("dependentRequired", "dependencies"):
+        for name, names in dict(schema.get(keyword, {})).items():
+            if name in value and isinstance(names, list):
+                yield names
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """Return the number of values in a value, including itself."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(each, known) for each in inner)
+    return known[id(value)]
 
 
 def _fits(document: Document, check: Check) -> bool:
@@ -70,15 +122,15 @@ def _fits(document: Document, check: Check) -> bool:
 
 
 def is_too_costly(document: Document, value: Any) -> bool:
-    """Return whether a value takes more checks than are made at once."""
+    """Return whether validating a value takes more work than is done at once."""
     check = Check(pointer="#", schema=document.schema, value=value)
     return _cost(document, check, {}, MAX_WORK, MAX_PAIRS, _own_work) > MAX_WORK
 
 
 def work_of(document: Document, check: Check, known: dict[tuple[int, int], int]) -> int:
-    """Return the work of a check, and add that of its parts to what is known of them.
+    """Return the work of a check, and add the work of its parts to `known`.
 
-    The values must live as long as what is known.
+    The values must live as long as `known`, since their ids are its keys.
     """
     return _cost(document, check, known, MAX_WORK, 2 * MAX_PAIRS, _own_work)
 
@@ -91,7 +143,7 @@ def _cost(
     most_pairs: int,
     own_work: Callable[[Document, Check], int] = lambda _document, _check: 1,
 ) -> int:
-    """Return how many checks a schema makes of a value at most; more than are sensible, roughly."""
+    """Return an upper bound of the checks of a value by a schema; stop counting above `most`."""
     key = (id(check.schema), id(check.value))
     if key in known:
         return known[key]
@@ -109,7 +161,7 @@ def _cost(
 
 
 def _own_work(document: Document, check: Check) -> int:
-    """Return the work that a schema takes itself, without those in it."""
+    """Return the work of a schema itself, without the schemas in it."""
     schema, value, work = check.schema, check.value, 1
     if not isinstance(schema, dict):
         return work
@@ -125,7 +177,7 @@ def _own_work(document: Document, check: Check) -> int:
 
 
 def _parts(document: Document, check: Check) -> Iterator[Check]:
-    """Yield what has to hold for a value and for its parts if a schema is to hold."""
+    """Yield the checks of a value and its parts that must all succeed."""
     schema = check.schema
     if not isinstance(schema, dict):
         return
@@ -140,7 +192,7 @@ def _parts(document: Document, check: Check) -> Iterator[Check]:
 
 
 def _branches(document: Document, check: Check) -> Iterator[Check]:
-    """Yield what may hold for the same value or for its parts."""
+    """Yield the checks of a value and its parts that need not succeed."""
     if not isinstance(check.schema, dict):
         return
     targets = (document.target(check.schema.get(each)) for each in ("$dynamicRef", "$recursiveRef"))

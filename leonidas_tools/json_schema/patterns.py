@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CLASS: Final = r"\[(?:\\.|[^\]\\])*\]"
 _CLASS_OR_REST: Final = re.compile(rf"{_CLASS}?", re.DOTALL)
-_TOKENS: Final = re.compile(rf"\\.|{_CLASS}?|\{{(\d{{1,6}})(?:,(\d{{0,6}}))?\}}|.", re.DOTALL)
+_TOKENS: Final = re.compile(
+    rf"\\[pP]\{{[^}}]*\}}|\\.|{_CLASS}?|\{{(\d{{1,6}})(?:,(\d{{0,6}}))?\}}|.", re.DOTALL
+)
 _LEADING: Final = re.compile(
     rf"\^(?:\(\?[=!](?:\\.|{_CLASS}|[^()\\\[]|\((?:\\.|{_CLASS}|[^()\\\[])*\))*\))*", re.DOTALL
 )
@@ -17,22 +22,25 @@ _ONE_WAY: Final = re.compile(
     rf"\^(?:\\.|{_CLASS}|[^\\\[(){{}}*+?|^$])*(?:[*+]|\{{\d+(?:,\d*)?\}})?\$?", re.DOTALL
 )
 """A pattern whose only repeat is the last: each text is in one state at a time."""
+_PROPERTY: Final = re.compile(r"\\[pP]")
+_PROPERTY_STATES: Final = 64
+_LETTERS_A_STATE: Final = 8
 _MOST_STATES: Final = 10**9
 _FEW_STATES: Final = 64
 _GIVING_UP: Final = 2_500
-"""The work until the engine gives up a pattern, in checks of a plain schema."""
+"""The work after which the engine gives up a pattern, in checks of a plain schema."""
 _STATES_AT_ONCE: Final = 64
-"""Number of states that take the time of such a check for each character, at the very most."""
+"""Number of states that at most take the time of such a check for each character."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternCost:
-    """Estimate the work of matching a pattern.
+    """An estimate of the work of matching a pattern.
 
     Args:
-        size: The size of its automaton, roughly.
+        size: The approximate size of its automaton, which determines the time to compile it.
         states: The number of its states that a text may be in at once, roughly.
-        backtracks: Whether it needs more than an automaton: it looks around or back.
+        backtracks: Whether it needs more than an automaton, for a lookaround or a backreference.
     """
 
     size: int
@@ -53,9 +61,9 @@ class PatternCost:
 
 
 def cost_of(pattern: str) -> PatternCost:
-    """Return what a pattern takes to match.
+    """Estimate the work of matching a pattern.
 
-    What it looks at right behind `^` is looked at once.
+    Lookarounds directly after `^` run once, so they count as light.
 
     Example:
         >>> cost_of("[a-f]{4}-(x|y){2}")
@@ -65,6 +73,17 @@ def cost_of(pattern: str) -> PatternCost:
         >>> [cost_of(each).backtracks for each in ("^(?=.*[0-9]).{8,}$", "a*(?=b)")]
         [False, True]
     """
+    leading = _LEADING.match(pattern)
+    rest = _CLASS_OR_REST.sub("x", pattern[leading.end() if leading else 0 :])
+    return PatternCost(
+        size=_total(pattern, _weight),
+        states=1 if _ONE_WAY.fullmatch(pattern) else _total(pattern, lambda _: 1),
+        backtracks=_BACKTRACKS.search(rest) is not None,
+    )
+
+
+def _total(pattern: str, weight: Callable[[str], int]) -> int:
+    """Return the total weight of the tokens of a pattern, with their repeats."""
     totals, last = [0], 0
     for token in _TOKENS.finditer(pattern):
         text = token[0]
@@ -78,13 +97,11 @@ def cost_of(pattern: str) -> PatternCost:
             totals[-1] += last * (times - 1)
             last = min(last * times, _MOST_STATES)
         elif text not in "*+?|^$":
-            last = 1
-            totals[-1] += 1
-    leading = _LEADING.match(pattern)
-    rest = _CLASS_OR_REST.sub("x", pattern[leading.end() if leading else 0 :])
-    size = min(sum(totals), _MOST_STATES)
-    return PatternCost(
-        size=size,
-        states=1 if _ONE_WAY.fullmatch(pattern) else size,
-        backtracks=_BACKTRACKS.search(rest) is not None,
-    )
+            last = weight(text)
+            totals[-1] += last
+    return min(sum(totals), _MOST_STATES)
+
+
+def _weight(token: str) -> int:
+    r"""Return the approximate number of states of a character: `\p{L}` has many ranges."""
+    return 1 + _PROPERTY_STATES * len(_PROPERTY.findall(token)) + len(token) // _LETTERS_A_STATE

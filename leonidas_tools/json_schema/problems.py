@@ -31,7 +31,7 @@ _Error: TypeAlias = jsonschema_rs.ValidationError
 
 
 def error_in(document: Document, arguments: Any) -> ToolValidationError:
-    """Return the error that says what is wrong: what is missing and what is unknown first."""
+    """Return one error for all problems; missing and unknown arguments come first."""
     schema = document.schema
     known = list(schema.get("properties", {})) if isinstance(schema, Mapping) else []
     start, errors = errors_in(document, arguments)
@@ -68,14 +68,17 @@ def _missing(path: PathKeys, name: str, known: Sequence[str]) -> SchemaProblem:
         path=(*path, name),
         reason=say("argument_missing"),
         code="missing_argument",
-        options=None if path else known,
+        options=None if path else lambda: known,
         hint=say("argument_missing_hint", argument=path_text((*path, name))),
     )
 
 
 def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> SchemaProblem:
-    options = [] if path else nearest_first(name, [key for key in known if key not in instance])
-    options += [] if path else [key for key in known if key in instance]
+
+    def options() -> list[str]:
+        nearest = nearest_first(name, [key for key in known if key not in instance])
+        return nearest + [key for key in known if key in instance]
+
     return SchemaProblem(
         path=(*path, name),
         reason=say("property_unknown" if path else "argument_unknown"),
@@ -87,16 +90,19 @@ def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> 
 
 def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> SchemaProblem:
     every = details["options"] if "options" in details else [details["expected_value"]]
-    options = nearest_first(value, every)
-    few = len(every) <= 6  # noqa: PLR2004 - as many as a sentence can hold
+    few = len(every) <= 6  # noqa: PLR2004 - as many as fit in a sentence
     shown = value_text(value)
     return SchemaProblem(
         path=path,
-        reason=say("argument_option", options=_either(map(value_text, options)), value=shown)
+        reason=say(
+            "argument_option",
+            options=_either(map(value_text, nearest_first(value, every))),
+            value=shown,
+        )
         if few
         else say("argument_options", value=shown),
         code="not_an_option",
-        options=options,
+        options=lambda: nearest_first(value, every),
         hint=say("argument_option_hint"),
     )
 
@@ -114,7 +120,7 @@ def _either(options: Iterable[str]) -> str:
 def _of_union(
     error: _Error, path: PathKeys, branches: Sequence[Sequence[_Error]], known: Sequence[str]
 ) -> Iterator[SchemaProblem]:
-    """Yield the problems of the branch that was meant; of all of them where none stands out."""
+    """Yield the problems of the branch that was meant, else one problem for all branches."""
     meant = [branch for branch in branches if branch and not _is_elsewhere(branch, path)]
     if len(meant) == 1:
         for inner in meant[0]:
@@ -157,9 +163,9 @@ def _options(errors: Iterable[_Error]) -> list[Any]:
 
 
 def _narrowed(path: PathKeys, kind: str, details: Mapping[str, Any], value: str) -> SchemaProblem:
-    """Return the problem of a keyword that narrows a value."""
+    """Return the problem of a keyword that restricts a value."""
     code, key, limit = _NARROWING.get(kind, ("invalid_argument", "argument_rule", ""))
-    if "error" in details:  # what the engine of patterns says when it gives up
+    if "error" in details:  # the pattern engine has given up
         return SchemaProblem(
             path=path, reason=say("argument_pattern_too_slow", value=value), code=code
         )

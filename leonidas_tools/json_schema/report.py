@@ -12,7 +12,7 @@ from leonidas_tools.results.similar import closest
 from leonidas_tools.results.texts import join, say, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pydantic import ValidationError
 
@@ -26,12 +26,13 @@ PathKeys = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchemaProblem:
-    """One thing that is wrong."""
+    """One problem of the arguments."""
 
     path: PathKeys  # keys and indices from the arguments down
     reason: str  # the end of a sentence that begins with the path
     code: str = "invalid_argument"  # one of the `reason_code` words
-    options: Sequence[Any] | None = None  # what would have been accepted, the closest first
+    # The values that are accepted, the closest first; a function, since sorting them takes time.
+    options: Callable[[], Sequence[Any]] | None = None
     hint: str | None = None
     cause: BaseException | None = None  # for the log
 
@@ -59,7 +60,7 @@ def path_text(path: Iterable[str | int]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as JSON, cut where it is long.
+    """Return a value as JSON, shortened if it is long.
 
     Example:
         >>> value_text("x" * 100)
@@ -77,17 +78,18 @@ def value_text(value: Any) -> str:
 
 
 def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:
-    """Return options, the most likely one first; in their own order where none is likely."""
+    """Return options, the most similar first; in their own order if none is similar."""
     listed = list(options)
     texts = [option for option in listed if isinstance(option, str)]
     if isinstance(value, str) and len(texts) == len(listed):
         near = closest(value, texts, limit=MAX_OPTIONS)
-        listed = [*near, *(option for option in texts if option not in set(near))]
+        are_near = frozenset(near)
+        listed = [*near, *(option for option in texts if option not in are_near)]
     return listed[:MAX_OPTIONS]
 
 
 def error_of(problems: Sequence[SchemaProblem]) -> ToolValidationError:
-    """Return one error out of all that is wrong; its code and options are those of the first."""
+    """Return one error for all problems, with their first code, options and hint."""
     shown = [
         say("argument_problem", argument=path_text(problem.path), problem=problem.reason)
         if problem.path
@@ -101,14 +103,17 @@ def error_of(problems: Sequence[SchemaProblem]) -> ToolValidationError:
     options = next((p.options for p in problems if p.options is not None), None)
     hint = next((p.hint for p in problems if p.hint is not None), None)
     error = ToolValidationError(
-        message, reason_code=first.code, valid_options=options, retry_hint=hint
+        message,
+        reason_code=first.code,
+        valid_options=None if options is None else options(),
+        retry_hint=hint,
     )
     error.__cause__ = next((p.cause for p in problems if p.cause is not None), None)
     return error
 
 
 def of_pydantic(error: ValidationError, name: str) -> list[SchemaProblem]:
-    """Return what pydantic found wrong with the argument of that name."""
+    """Return the problems that pydantic found in the argument of that name."""
     return [
         SchemaProblem(
             path=(name, *(key for key in entry["loc"])),
@@ -120,7 +125,7 @@ def of_pydantic(error: ValidationError, name: str) -> list[SchemaProblem]:
 
 
 def _lower(message: str) -> str:
-    """Return pydantic's sentence as the end of ours."""
+    """Return pydantic's message as the end of our sentence."""
     if message.startswith("Input should be"):
         return say("argument_must_be", problem=message.removeprefix("Input should be"))
     for start in ("Value error, ", "Assertion failed, "):

@@ -41,6 +41,8 @@ _CONNECT_SECONDS = 10.0
 _MOST_VALUES = 20_000
 """Limit of a message: the client and we may take some 50 microseconds for each of its values."""
 _BURST = 16
+_LONG_BYTES = 16_384
+"""Of a message after which others have their turn: what is in it may take as long as a burst."""
 _NORMAL = 1000
 _ABNORMAL = 1006
 _REFUSALS = frozenset({1003, 1007, 1008, 1009, 400, 401, 403, 404})
@@ -93,7 +95,7 @@ class Connection:
             google.genai.errors.APIError: The connection is gone; its code says why.
         """
         for number in itertools.count(1):
-            if number % _BURST == 0:
+            if number % _BURST == 0 or self._received.was_long:
                 await asyncio.sleep(0)  # a read alone does not let others have their turn
             try:
                 sound = await self._received.sound()
@@ -150,6 +152,8 @@ class _Received:
         self._unread: bytes | None = None
         self._arguments: Sequence[Any] = ()
         self._closed: ConnectionClosed | None = None
+        self.was_long = False
+        """Whether the last message was so long that others should have their turn after it."""
 
     async def sound(self) -> Sequence[ProcessorPart] | None:
         """Return the parts of the next message if it is sound; `None` leaves it to `recv`.
@@ -162,6 +166,7 @@ class _Received:
         except ConnectionClosed as error:  # `recv` raises it again; the socket might not
             self._closed = error
             return None
+        self.was_long = len(self._unread or b"") > _LONG_BYTES
         self._arguments = ()
         if has_too_many_values(self._unread, _MOST_VALUES):
             unread, self._unread = self._unread, None

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from leonidas_tools.processors.stage import CoalescingQueue
 
 
+_BURST = 64
+
+
 class ListenerQueue:
     """A queue with one reader, so that a slow player holds back nothing but itself.
 
@@ -51,9 +54,13 @@ class ListenerQueue:
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
         """Yield the parts in turn."""
+        passed = 0
         while True:
             while self._parts:
                 yield self._parts.popleft()
+                passed += 1
+                if passed % _BURST == 0:
+                    await asyncio.sleep(0)  # one message may have very many parts
             if self._closed:
                 if self._failure is not None:
                     raise self._failure

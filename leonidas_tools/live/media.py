@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from google.genai import types
 
-_RATE = re.compile(r"rate=(\d+)")
+_RATE = re.compile(r"rate=(\d{1,6})(?!\d)", re.ASCII)
 _INPUT_HERTZ = 16_000
 _BYTES_PER_SAMPLE = 2
 _PCM = ("audio/pcm", "audio/l16")

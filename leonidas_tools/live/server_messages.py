@@ -24,6 +24,8 @@ _REPEAT_SECONDS = 60.0
 _GO_AWAY_SECONDS = 5.0
 _MOST_SINGLE = 1024
 _MOST_ALIKE = 64
+_MOST_CANCELLED = 1000
+"""Cancellations taken of one message: each may hold the event loop for 150 microseconds."""
 _MALFORMED = types.TurnCompleteReason.MALFORMED_FUNCTION_CALL.value
 _TRANSCRIPTIONS = ("input_transcription", "output_transcription", "interim_input_transcription")
 _OWN_FIELDS = frozenset({"setup_complete", "server_content", "tool_call", "tool_call_cancellation"})
@@ -87,6 +89,8 @@ class ServerMessageHandler:
             return self._asked(inner.function_call)
         if inner.function_response is not None and part.tool_cancellation:
             identifier = self._state.calls.cancel(part.tool_cancellation)
+            if identifier == part.tool_cancellation:
+                return part
             return ProcessorPart.from_tool_cancellation(function_call_id=identifier)
         if part.metadata.get("turn_complete_reason") == _MALFORMED:
             logger.warning("The model has made a function call that cannot be read")
@@ -184,13 +188,21 @@ def parts_of(message: types.LiveServerMessage) -> Iterator[ProcessorPart]:
     if message.tool_call is not None:
         for call in message.tool_call.function_calls or ():
             yield _call(types.Part(function_call=call))
-    if message.tool_call_cancellation is not None:
-        for identifier in message.tool_call_cancellation.ids or ():
-            yield ProcessorPart.from_tool_cancellation(function_call_id=identifier)
+    for identifier in _cancelled(message):
+        yield ProcessorPart.from_tool_cancellation(function_call_id=identifier)
     for name in type(message).model_fields:
         value = getattr(message, name)
         if value is not None and name not in _OWN_FIELDS:
             yield _about({name: value.model_dump(mode="json", exclude_none=True)})
+
+
+def _cancelled(message: types.LiveServerMessage) -> Sequence[str]:
+    """Return the ids that a message cancels, as many as are taken of one."""
+    cancellation = message.tool_call_cancellation
+    ids = [] if cancellation is None else cancellation.ids or []
+    if len(ids) > _MOST_CANCELLED:
+        logger.warning("A message cancels more than %d calls: no more are taken", _MOST_CANCELLED)
+    return ids[:_MOST_CANCELLED]
 
 
 def _call(part: types.Part, role: str = "model", **metadata: Any) -> ProcessorPart:

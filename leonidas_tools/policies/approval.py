@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import secrets
 import time
 from dataclasses import dataclass, replace
@@ -160,18 +161,25 @@ class Approval:
             return wording.too_many(call.name)
         if channel is not None:
             question.waiter = asyncio.get_running_loop().create_future()
+        in_force = self._in_force(call)
         desk.open(question)
         answer = None if channel is None else await ask(desk, question, channel)
         if has_moved and answer is not None and answer[0].answer is not Answer.DENY:
             desk.start_soon(question, answer[0])  # `run` never runs it
             answer = None
         if answer is None:
-            return desk.pending_result(question)
+            return desk.left_open(question, call)
         decision, why_not = answer
         if decision.answer is Answer.DENY:
             return wording.denied(call.name, why_not, decision.reason)
-        if decision.answer is Answer.EDIT:
-            return await desk.run(question, decision)
+        is_edited = decision.answer is Answer.EDIT
+        if is_edited or not all(map(operator.is_, in_force, self._in_force(call))):
+            return await desk.run(question, decision, waits=not is_edited)
+        return await self._approved(call, run, question)
+
+    async def _approved(self, call: ToolCall, run: Run, question: Question) -> ToolResult:
+        """Run a call that was approved where it waits."""
+        desk = call.session.get(Approvals)
         verdict = self._verdict(call)  # the session's mode may have become stricter meanwhile
         if verdict.decide is Decide.DENY and verdict.rule is not None:
             return self._denied(call, verdict.rule)
@@ -181,6 +189,11 @@ class Approval:
             return await run(call)
         finally:
             desk.ended(number)
+
+    def _in_force(self, call: ToolCall) -> tuple[object, object]:
+        """Return the settings and the tool that a call made now would run with."""
+        runner = self.asking.runner
+        return runner.settings, runner.registry.get(call.name)
 
     def _question(
         self, call: ToolCall, asks: Verdict, digest: str, moved: tuple[str, str] | None

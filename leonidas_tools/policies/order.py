@@ -1,8 +1,8 @@
 """The order of all policies, outermost first.
 
-To add a policy, write a file with a function `for_tool(options, shared)` that yields it where it
-applies, and add its line here; `refusal` is the shortest example. A plain tool gets only the
-policies that it uses.
+To add a policy, write a file with a function `for_tool(options, shared)` that yields it for the
+tools that need it, and add its line here. `refusal` is the shortest example, `call_limits` one that
+runs the call. A plain tool gets only the policies that it uses.
 """
 
 from __future__ import annotations

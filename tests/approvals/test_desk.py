@@ -189,6 +189,68 @@ async def test_several_calls_wait_at_once_and_each_has_its_answer():
     assert sorted(bank.sent) == [("Ana", 1), ("Ben", 1)]
 
 
+DENIED = [{"name": "no more", "tools": ["send"], "decide": "deny"}]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason_code", "sent"),
+    [
+        ({"policies.rules": DENIED}, "denied_by_rule", []),
+        ({"policies.mode": "read_only"}, "denied_by_rule", []),
+        ({"tools.send.enabled": False}, "disabled", []),
+        ({"policies.default_timeout": 60}, None, [("Ana", 20)]),
+    ],
+)
+async def test_a_call_that_was_asked_about_runs_under_the_settings_of_its_answer(
+    change, reason_code, sent
+):
+    person = Person()
+    bank = Bank(approval=person)
+    async with bank.tools:
+        call = bank.start("send", to="Ana", amount=20)
+        await bank.until_asked()
+        bank.tools.settings.update(change)
+        person.decisions.put_nowait(Decision.approve())
+        result = await call
+    assert (result.reason_code, bank.sent) == (reason_code, sent)
+    assert result.result == ({"sent": 20} if sent else None)
+
+
+async def test_with_a_durable_store_a_call_that_waited_through_an_edit_runs_once(tmp_path):
+    person = Person()
+    url = f"sqlite+aiosqlite:///{tmp_path}/kept.db"
+    store = {"enabled": True, "url": url, "durable": True}
+    bank = Bank(approval=person, config={"store": store})
+    arguments, again = {"to": "Ana", "amount": 20}, {"session": bank.session, "call_id": "c1"}
+    async with bank.tools:
+        call = asyncio.create_task(bank.tools.execute("send", arguments, **again))
+        await bank.until_asked()
+        bank.tools.settings.update({"policies.default_timeout": 60})
+        person.decisions.put_nowait(Decision.approve())
+        assert (await call).result == {"sent": 20}
+        person.decisions.put_nowait(Decision.approve())
+        await bank.tools.execute("send", arguments, **again)
+    assert bank.sent == [("Ana", 20)]
+
+
+async def test_an_approved_call_does_not_run_with_another_definition_of_its_tool():
+    person = Person()
+    bank = Bank(approval=person)
+
+    @tool(name="send", requires_approval=True)
+    async def send_twice(to: str, amount: float) -> None:
+        """Sends money twice."""
+        bank.sent.append((to, 2 * amount))
+
+    call = bank.start("send", to="Ana", amount=20)
+    await bank.until_asked()
+    bank.tools.registry.replace(send_twice)
+    for decision in (Decision.approve(), Decision.deny()):
+        person.decisions.put_nowait(decision)
+    assert (await call).status == "denied"
+    assert (len(person.asked), bank.sent) == (2, [])
+
+
 async def test_a_call_that_is_cancelled_takes_its_question_away():
     bank = Bank(approval=Person())
     calling = bank.start("send", to="Ana", amount=20)

@@ -92,6 +92,12 @@ NOT_RUN = {
         *YES[:2], "model:Shall I do this: send, to Ben, amount 20?", "end", *YES[2:]],
     "typed while it asks": ["ask", "typed:Yes.", "end"],
     "yes over another question": [*YES[:2], "model:And to Ben?", "user:Yes.", "finished", "end"],
+    "yes over another question without a mark": [
+        *YES[:2], "model:Should I also pay Ben", "user:Yes.", "finished", "end"],
+    "yes over another question in Chinese without a mark": [
+        *YES[:2], "model:也给小明五百吗。", "user:好的", "finished", "end"],
+    "typed over something else": [*YES[:2], "model:Type yes to pay Ben.", "typed:Yes.", "end"],
+    "typed over something else that does not end": [*YES[:2], "model:I will", "typed:Yes."],
     "yes to something else": [*YES[:2], "model:Say yes if you hear me.", "end", *YES[2:]],
     "yes to something else, interrupted": [
         *YES[:2], "model:Say yes if you", "user:Yes.", "interrupted", "end", "finished"],

@@ -115,6 +115,10 @@ def test_the_table_is_large_and_of_many_languages():
         ("Yes, to Ben.", False),
         ("Yes, fifty.", False),
         ("Okay, nein.", False),
+        ("Correct the amount.", False),
+        ("Yes, correct amount 20.", False),
+        ("Confirm the amount.", False),
+        ("Correct, amount 20.", True),
         ("Sure, reject it.", False),
         ("Okay, one moment please.", False),
     ],
@@ -331,8 +335,29 @@ def test_consent_after_why_not_asks_why_it_is_refused():
 def test_approval_is_no_yes_to_a_refusal_of_what_it_may_be_meant_for(words):
     assert judge(words, "Shall I do this: answer request, from Deny, user Ana?", ["Deny"]) == "yes"
     assert judge(words, "Shall I do this: deny request, user Ana?", ["Ana"]) == "doubtful"
-    assert judge(f"Yes. {words}", "Shall I do this: deny request, user Ana?", ["Ana"]) == "yes"
+    assert judge(f"Okay. {words}", "Shall I do this: deny request, user Ana?", ["Ana"]) != "yes"
+    assert judge(words, "Shall I do this: block payment, number 7?") == "doubtful"
     assert judge(words, "Posso fazer isto: recusar pedido?") == "doubtful"
+
+
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [
+        ("Please proceed.", "Shall I do this: stop download, number 7?"),
+        ("Pode continuar.", "Posso fazer isto: parar download?"),
+        ("继续吧", "要停止下载吗？"),
+        ("好的，批准", "要拒绝这个请求吗？"),
+        ("可以批准", "要冻结这笔付款吗？"),
+    ],
+)
+def test_to_go_on_is_no_yes_to_a_stop(words, question):
+    assert judge(words, question) == "doubtful"
+    assert judge(words, "Shall I do this: pay, amount 7?") == "yes"
+
+
+def test_a_pause_and_the_end_of_a_sentence_are_heard_alike_in_thanks_for_nothing():
+    said = ("Fine. Thanks.", "Fine! Thank you.", "Fine, thanks.", "Obrigada, tá.", "Obrigado. Tá.")
+    assert [judge(each).value for each in said] == ["doubtful"] * len(said)
 
 
 def test_what_comes_after_the_longest_answer_cannot_be_lost():

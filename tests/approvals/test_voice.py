@@ -64,7 +64,11 @@ async def test_after_a_no_nothing_runs():
         ("Okay, stop right now!", "denied", []),
         ("I changed my mind.", "denied", []),
         ("Let us have lunch outside then, " * 10 + "and do not send it.", "denied", []),
+        ("Whoa, hold your horses.", "denied", []),
+        ("Actually, forget about it.", "denied", []),
         ("好的等一下", "denied", []),
+        ("慢着", "denied", []),
+        ("我改主意了", "denied", []),
         ("Thank you.", "ok", [("Ana", 20)]),
         ("No worries.", "ok", [("Ana", 20)]),
         ("没关系", "ok", [("Ana", 20)]),
@@ -469,6 +473,16 @@ async def test_the_same_call_again_is_the_same_question():
     assert await bank.ask() == await bank.ask()
     assert len(bank.approvals.pending()) == 1
     assert await bank.ask(amount=21) != await bank.ask(amount=20)
+
+
+async def test_of_equal_calls_made_at_once_one_is_asked_about_and_runs():
+    bank = Bank()
+    results = await asyncio.gather(*(bank.call("send", to="Ana", amount=20) for _ in range(3)))
+    (approval,) = {result.result["approval_id"] for result in results}
+    bank.answer("Yes.")
+    assert (await bank.confirm(approval)).status == "ok"
+    assert bank.approvals.pending() == []
+    assert bank.sent == [("Ana", 20)]
 
 
 async def test_a_question_has_the_words_of_its_rule_or_of_the_session():

@@ -367,6 +367,37 @@ async def test_a_conversation_that_goes_on_without_a_store_knows_that_it_read_un
             assert {"question"} <= {each["type"] for each in client.messages}
 
 
+@pytest.mark.parametrize("rate", ["0000", "0001", "999999", "9" * 5000])
+async def test_sound_of_a_rate_that_no_speech_has_is_played_at_the_usual_one(rate):
+    sound = {"mimeType": f"audio/pcm;rate={rate}", "data": "AAAA" * 1600}  # 100 ms at 24 kHz
+    parts = [{"inlineData": sound}]
+
+    async def speaks(session):
+        await session.wait_for_input("text")
+        await session.send({"serverContent": {"modelTurn": {"parts": parts}}})
+        await session.turn_complete()
+        await session.wait_for_close()
+
+    async with Served(connections=[speaks]) as served, served.client() as client:
+        await client.say("text", text="hi")
+        await client.until("turn_complete")
+        assert len(client.sound) == 3200  # 100 ms at 16 kHz
+
+
+async def test_a_message_cancels_at_most_1000_calls(caplog):
+    async def cancels(session):
+        await session.wait_for_input("text")
+        ids = [f"c{number}" for number in range(19_000)]
+        await session.send({"toolCallCancellation": {"ids": ids}})
+        await session.turn_complete()
+        await session.wait_for_close()
+
+    async with Served(connections=[cancels]) as served, served.client() as client:
+        await client.say("text", text="hi")
+        await client.until("turn_complete")
+    assert "A message cancels more than 1000 calls: no more are taken" in caplog.text
+
+
 async def test_metrics_need_a_token_of_their_own():
     async with Served() as served:
         for token in ("garbage", signed(GOOD)):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from leonidas_tools import ToolContext, tool
-from leonidas_tools.gateway import make_token
+from leonidas_tools.gateway import make_token, resumption_guard
 from leonidas_tools.simulator import (
     Call,
     FunctionCall,
@@ -123,6 +123,32 @@ async def test_without_a_store_a_call_is_not_made_again_by_a_resumption(heard):
             else:
                 assert await again.closed() == 1003
     assert paid == [5]
+
+
+async def test_a_call_of_a_session_that_is_long_past_is_not_made_again_by_a_resumption(monkeypatch):
+    monkeypatch.setattr(resumption_guard, "_MOST_SESSIONS", 1)
+    pay, paid, _ = paying()
+
+    async def pays(session):
+        await session.wait_for_input("text")
+        await session.session_resumption("h1")
+        await session.call(FunctionCall("pay", {"amount": 5}, id="c1"))
+        await session.say("Paid.")
+        await session.turn_complete()
+        await session.wait_for_close()
+
+    async with Served(connections=[pays] * 3, tools=[pay]) as served:
+        tokens = []
+        for _ in range(2):
+            async with served.client() as client:
+                await client.say("text", text="Pay.")
+                tokens.append((await client.until("resumption"))["token"])
+                await client.until("turn_complete")
+        async with served.opened(make_token(SECRET, "ana")) as websocket:
+            again = Client(websocket)
+            await again.say("start", resume=tokens[0])
+            assert await again.closed() == 1003
+    assert paid == [5, 5]
 
 
 async def test_without_a_store_a_call_is_not_made_again_by_a_resumption_in_another_process():

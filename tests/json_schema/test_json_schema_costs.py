@@ -1,10 +1,13 @@
 """Schemas and arguments that would take long to check are refused before they are checked."""
 
+import functools
+
+import jsonschema_rs
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, Tool
 from leonidas_tools.errors import SchemaError, ToolValidationError
-from leonidas_tools.json_schema import ArgumentValidator, document, errors
+from leonidas_tools.json_schema import ArgumentValidator, coercion, document, errors, report
 
 pytestmark = pytest.mark.slow
 
@@ -142,6 +145,20 @@ def test_a_schema_whose_parts_take_long_to_compile_is_refused():
         ArgumentValidator(schema)
 
 
+@pytest.mark.parametrize("pattern", [r"\p{L}{100}", r"[^\p{L}\p{N}]{50}"])
+def test_a_schema_whose_classes_of_characters_take_long_to_compile_is_refused(pattern):
+    schema = {
+        "properties": {f"p{number}": {"pattern": f"{pattern}{number}"} for number in range(400)}
+    }
+    with pytest.raises(SchemaError, match="too many or too large patterns"):
+        ArgumentValidator(schema)
+
+
+def test_a_schema_with_a_few_classes_of_all_letters_is_taken():
+    names = {f"p{number}": {"pattern": r"^[\p{L}\p{M}' -]{1,40}$"} for number in range(20)}
+    assert ArgumentValidator({"properties": names})({"p7": "Inês"}) == {"p7": "Inês"}
+
+
 def test_a_schema_with_very_many_deep_parts_is_refused():
     def deep_in(levels):
         schema = {"type": "integer"}
@@ -262,3 +279,64 @@ def test_defaults_that_multiply_are_filled_in_only_as_far_as_that_is_quick():
     assert [len(each) for each in validate({"a": [{}, {"b7": []}]})["a"]] == [100, 100]
     with pytest.raises(ToolValidationError, match="leave out too much that has a default"):
         validate({"a": [{}] * 5000})
+
+
+NAMES = [f"name{number}" for number in range(3_000)]
+OPTIONS = [f"option {number}" for number in range(20_000)]
+MANY_ERRORS = [
+    ({"required": NAMES}, {"a": [0] * 5_000}, "'name0' is missing."),
+    ({"dependentRequired": {"a": NAMES}}, {"a": [0] * 5_000}, "'name0' is missing."),
+    ({"allOf": [{"required": NAMES[:200]}]}, {"a": [0] * 5_000}, "'name0' is missing."),
+    (
+        {"properties": {"a": {"items": {"enum": OPTIONS}}}},
+        {"a": ["no option"] * 900},
+        "'a[0]' must be one of its options, not \"no option\".",
+    ),
+    (
+        {"properties": {"a": {"items": {"const": [0] * 20_000}}}},
+        {"a": [1] * 900},
+        "'a[0]' must be [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,…, not 1.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "arguments", "message"), MANY_ERRORS)
+def test_of_very_many_or_large_errors_only_the_first_is_told(schema, arguments, message):
+    with pytest.raises(ToolValidationError) as caught:
+        ArgumentValidator(schema)(arguments)
+    assert str(caught.value) == message
+
+
+def test_what_is_nearest_to_a_wrong_value_is_looked_for_only_once(monkeypatch):
+    looked_for = []
+    monkeypatch.setattr(report, "closest", lambda name, *_, **__: looked_for.append(name) or [])
+    schema = {"properties": {name: {} for name in NAMES}, "additionalProperties": False}
+    with pytest.raises(ToolValidationError, match="and 95 more"):
+        ArgumentValidator(schema)({f"nome{number}": 1 for number in range(100)})
+    assert looked_for == ["nome0"]
+
+
+def test_a_long_list_of_options_is_looked_through_once_to_coerce_many_values(monkeypatch):
+    looked_at = []
+    known = coercion.wanted_types
+    monkeypatch.setattr(
+        coercion, "wanted_types", lambda each: looked_at.append(each) or known(each)
+    )
+    schema = {"properties": {"a": {"items": {"enum": OPTIONS}}, "n": {"type": "integer"}}}
+    arguments = {"a": ["option 7"] * 900, "n": "7"}
+    assert ArgumentValidator(schema)(arguments) == {**arguments, "n": 7}
+    assert len(looked_at) < 10
+
+
+def test_a_pattern_of_names_is_compiled_once_to_coerce_many_values(monkeypatch):
+    compiled = []
+    for name in ("validator_for", "is_valid"):
+        known = getattr(jsonschema_rs, name)
+        count = functools.partial(
+            lambda known, *each, **more: compiled.append(each) or known(*each, **more), known
+        )
+        monkeypatch.setattr(jsonschema_rs, name, count)
+    schema = {"properties": {"n": {"type": "integer"}}, "patternProperties": {r"^[\p{L}]+_7$": {}}}
+    arguments = {"n": "7", **{f"p{number}": 1 for number in range(500)}}
+    assert ArgumentValidator(schema)(arguments) == {**arguments, "n": 7}
+    assert len(compiled) < 10

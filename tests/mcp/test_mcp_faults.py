@@ -179,6 +179,9 @@ CUT_OFF = lost("SSE stream ended without a response")
         ("events", "twice", OK),
         ("events", "flood", OK),
         ("events", "many_values_on_lines", MALFORMED),
+        ("events", "many_values_after_return", TOO_MANY_VALUES),
+        ("events", "charset", OK),
+        ("events", "odd_retry", lost("SSE stream ended and reconnection attempts were exhausted")),
         ("events", "many_in_news", OK),
         ("events", "huge_notice", CUT_OFF),
         ("json", "invalid_utf8", MALFORMED),
@@ -207,6 +210,17 @@ async def test_a_result_that_is_too_long_takes_no_memory(open_lab, listen, kind)
         finally:
             tracemalloc.stop()
     assert peak < 16_000_000
+
+
+async def test_an_answer_of_nothing_but_ends_of_lines_holds_no_other_call(open_lab, listen):
+    reads = {"tools": {name: {"effect": "read"} for name in ("bad", "good")}}
+    settings = {**listen("bad.py", "events", "ends_of_lines").settings, **reads}
+    async with open_lab(settings) as lab:
+        bad = asyncio.create_task(lab.call("bad"))
+        for number in range(3):
+            assert await lab.call("good", number=number) == OK
+        assert not bad.done()
+        bad.cancel()
 
 
 async def test_news_of_very_many_values_is_not_read(open_lab, caplog):

@@ -54,6 +54,16 @@ async def test_a_no_reaches_no_model_and_always_is_not_asked_again(chain):
     assert (len(asked), len(model.asked)) == (2, 3)
 
 
+async def test_a_long_system_prompt_is_asked_of_no_model(chain):
+    person, asked = answering(Decision.approve())
+    model = Model()
+    settings = forked("asking.py", sampling=SAMPLING)
+    tools = await chain(settings, approval=person, asks=ClientFeatures(sampling=model))
+    refused = await call(tools, "write", topic="everything")
+    assert (refused.status, model.asked, asked) == ("failed", [], [])
+    assert "too much at once" in refused.message
+
+
 async def test_a_rule_can_allow_sampling_within_a_limit(chain, caplog):
     rules = [{"name": "poems", "tools": "lab__sampling", "decide": "allow"}]
     model = Model()

@@ -29,6 +29,7 @@ async def test_a_taken_port_is_named(serve):
         ("[" * 100_000, {}, 400),
         ("[" + "[]," * 200_000 + "0]", {}, 413),
         ("[" + "[]," * 200_000 + "0]", {"mcp_protocol_version": "2026-07-28"}, 413),
+        ('"' + '\\"' * 50_000 + "," * 300_000, {}, 400),
         ("null", {}, 400),
         ('{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', {}, 400),
         ('{"jsonrpc": "1.0", "id": 1, "method": "initialize"}', {}, 400),

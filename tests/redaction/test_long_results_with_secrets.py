@@ -106,3 +106,12 @@ def test_the_search_looks_closer_only_where_a_secret_may_be(
     rows = [f"row {n}, nothing in it" for n in range(1000)]
     assert mask(rows) == rows
     assert calls == 0
+
+
+def test_of_a_very_long_secret_the_pieces_at_its_ends_are_found_and_few_positions_are_noted() -> (
+    None
+):
+    secret = "".join(f"k{number:05d}" for number in range(20_000))
+    secrets = KnownSecrets([secret, "short-4711-zebra"])
+    said = f"{secret[:30]}… {secret[60_000:60_030]} …{secret[-30:]} {secret} short-4711-z…"
+    assert secrets.text(said) == f"***… {secret[60_000:60_030]} …*** *** ***…"

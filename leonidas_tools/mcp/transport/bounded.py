@@ -1,7 +1,8 @@
-"""Read responses of a server over HTTP as they arrive, with bounded messages."""
+"""Read HTTP responses of a server as they arrive, with a size limit for messages."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 _DATA = b"data:"
+_FEWEST_DIGITS, _MOST_DIGITS = 3, 7
+"""Allowed digits of the time before the client reconnects, in milliseconds."""
+_PIECE_BYTES = 4_096
 _ENCODED = ("content-encoding", "content-length", "transfer-encoding")
 
 
 class ResponseBounds:
-    """Bounds what a server answers.
+    """Limits the responses of a server.
 
-    `on_stray` is called, with what happened, where the call of a too long answer is unknown.
+    `on_stray` is called with a message if the call of a response that is too long is unknown.
     """
 
     def __init__(
@@ -39,9 +43,9 @@ class ResponseBounds:
         self._on_stray = on_stray
 
     async def apply(self, response: httpx2.Response) -> httpx2.Response:
-        """Return an event stream that is bounded while it is read; any other body, read to its end.
+        """Return an event stream that is limited while it is read, or a response with its body.
 
-        What is too long is an error `TOO_LONG` instead.
+        A message that is too long becomes an error `TOO_LONG`.
         """
         self.on_bytes()
         if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
@@ -59,11 +63,11 @@ class ResponseBounds:
         return _with(response, content=content)
 
     def event_line(self, beginning: bytes, end: bytes, what: str) -> bytes:
-        """Return a line for an event stream in the place of one that is too long."""
+        """Return a line that replaces a line of an event stream that is too long."""
         message = beginning.removeprefix(_DATA)
         answer = stand_in(message, end, TOO_LONG, what)
         if answer is None and not is_asked(message):
-            # Where a request has a stream of its own, its answer needs no id.
+            # If a request has a stream of its own, its response needs no id.
             answer = stand_in(b'{"id":0,', b"", TOO_LONG, what)
             self._on_stray(f"answered with {what}")
         return _DATA + (answer or b"")
@@ -84,41 +88,67 @@ class _Events(httpx2.AsyncByteStream):
         def take(line: bytes) -> None:
             if event.is_too_much(line):
                 line = bounds.event_line(line[:SEEN_BYTES], line[-SEEN_BYTES:], TOO_MANY)
-            whole.append(line)
+            if not _is_odd_pause(line):
+                whole.append(line)
 
         lines = LineSplitter(
             bounds.longest + len(_DATA) + 1,
             take,
             lambda beginning, end: whole.append(bounds.event_line(beginning, end, bounds.too_long)),
         )
-        async for chunk in self._response.aiter_bytes():
-            bounds.on_bytes()
-            lines.feed(chunk)
+        async for piece in self._pieces():
+            lines.feed(piece)
             if whole:
                 yield b"".join(line + b"\n" for line in whole)
                 whole.clear()
         lines.flush()
         yield b"\n".join(whole)
 
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body in short pieces, with only line feeds as line endings.
+
+        A compressed body may arrive as one long chunk that consists only of line endings.
+        """
+        is_after_return = False
+        async for chunk in self._response.aiter_bytes():
+            self._bounds.on_bytes()
+            for start in range(0, len(chunk), _PIECE_BYTES):
+                if start:
+                    await asyncio.sleep(0)  # lets the event loop run
+                piece = chunk[start : start + _PIECE_BYTES]
+                if is_after_return:
+                    piece = piece.removeprefix(b"\n")
+                is_after_return = piece.endswith(b"\r")
+                yield piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
     async def aclose(self) -> None:
         await self._response.aclose()
 
 
 class _EventSize:
-    """Counts the values of one event, whose message may stand on many lines."""
+    """Counts the values of one event, whose message may have many lines."""
 
     def __init__(self) -> None:
         self._values = 0
 
     def is_too_much(self, line: bytes) -> bool:
-        """Return whether a line has more values than its event may still have."""
-        if not line.rstrip(b"\r"):
+        """Count the values of a line; return whether its event has too many."""
+        if not line:
             self._values = 0
             return False
         if has_too_many(line.removeprefix(_DATA).lstrip()):
             return True
         self._values += count_values(line)
         return self._values > MOST_VALUES
+
+
+def _is_odd_pause(line: bytes) -> bool:
+    """Return whether a line sets a reconnection time that is invalid, too short or too long."""
+    name, _, said = line.partition(b":")
+    if not name.endswith(b"retry"):
+        return False
+    digits = said.strip().lstrip(b"0")
+    return not (digits.isdigit() and _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS)
 
 
 def _failed(response: httpx2.Response, what: str) -> httpx2.Response:
@@ -136,7 +166,7 @@ def _with(
     content: bytes | None = None,
     stream: httpx2.AsyncByteStream | None = None,
 ) -> httpx2.Response:
-    """Return the answer with another body, which is not encoded."""
+    """Return the response with another body, which is not encoded."""
     headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in _ENCODED]
     changed = httpx2.Response(
         response.status_code,
@@ -148,4 +178,5 @@ def _with(
         history=response.history,
     )
     changed.next_request = response.next_request
+    changed.encoding = "utf-8"  # by the protocol; another encoding may take hours to decode
     return changed

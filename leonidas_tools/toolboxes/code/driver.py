@@ -130,14 +130,15 @@ def _figures() -> list[str]:
 def _files() -> dict[str, tuple[int, int]]:
     """Return the size and time of each file in the working directory, without following links."""
     found: dict[str, tuple[int, int]] = {}
-    for directory, _, names in os.walk("."):
-        for name in names:
-            path = os.path.relpath(os.path.join(directory, name))  # noqa: PTH118 - faster
-            with contextlib.suppress(OSError):
-                status = os.lstat(path)
-                found[path] = (status.st_size, status.st_mtime_ns)
-            if len(found) >= _MOST_FILES:
-                return found
+    with contextlib.suppress(RecursionError):  # folders may be nested too deeply
+        for directory, _, names in os.walk("."):
+            for name in names:
+                path = os.path.relpath(os.path.join(directory, name))  # noqa: PTH118 - faster
+                with contextlib.suppress(OSError):
+                    status = os.lstat(path)
+                    found[path] = (status.st_size, status.st_mtime_ns)
+                if len(found) >= _MOST_FILES:
+                    return found
     return found
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
+from leonidas_tools.results.json_size import has_too_many_values
 from leonidas_tools.results.texts import say
 from leonidas_tools.sandbox.progress import output_as_progress
 from leonidas_tools.toolboxes.code import driver
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1 << 18
 _MOST_FIGURE_BYTES = 4 << 20
+_MOST_VALUES = 20_000
 _ENGINE = "python"
 _THREADS = "4"
 """Number of threads of NumPy: one per processor may exceed the limits."""
@@ -95,6 +97,8 @@ def _end_of_request(channel: socket.socket) -> None:
 
 def _read(said: bytes) -> dict[str, Any]:
     """Parse the response, which may be anything, as the code can write to the channel too."""
+    if has_too_many_values(said, _MOST_VALUES):  # parsing would block the event loop
+        return {}
     try:
         answer = json.loads(said)
     except (ValueError, RecursionError):

@@ -186,6 +186,9 @@ class FileTools:
             if count > 1 and not replace_all:
                 message = say("text_more_than_once", path=path, count=count)
                 raise ToolError(message, reason_code="text_more_than_once")
+            length = len(text) + count * (len(new) - len(old))
+            if length > self._most_bytes:  # seen before so long a text is made
+                raise too_big(path, length, self._most_bytes)
             writer.write(_encoded(text.replace(old, new), encoding, path), was=content)
         return ToolResult(
             result={"path": path, "replaced": count},
@@ -252,7 +255,7 @@ class FileTools:
                 most=self._settings.max_matches,
             )
             places, more = await search(folder, wanted)
-            matches = lines_at(
+            matches = await lines_at(
                 folder, places, decode=self._settings.encoding, most_bytes=self._most_bytes
             )
         if not matches:

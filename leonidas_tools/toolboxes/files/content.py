@@ -11,6 +11,8 @@ from leonidas_tools.results.texts import say
 
 _PIECE_BYTES = 1 << 20
 _TRIES = 3
+_OF_HOST_NAMES = frozenset({"punycode", "idna"})
+"""Encodings that take time by the square of the length."""
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -46,10 +48,11 @@ class Content:
             )
         for name in [encoding] if encoding else [marked] if marked else ["utf-8", other]:
             try:
+                _require_quick(name)
                 return self.data.decode(name), name
             except UnicodeDecodeError:
                 continue
-            except LookupError:
+            except (LookupError, ValueError):
                 message = say("unknown_encoding", encoding=encoding)
                 raise ToolError(
                     message, status="invalid_argument", reason_code="unknown_encoding"
@@ -58,6 +61,12 @@ class Content:
             say("wrong_encoding", path=path, encoding=encoding or marked or other),
             reason_code="wrong_encoding",
         )
+
+
+def _require_quick(encoding: str) -> None:
+    """Raise `LookupError` for an encoding that is none of texts, or takes very long to decode."""
+    if codecs.lookup(encoding).name in _OF_HOST_NAMES:
+        raise LookupError(encoding)
 
 
 def read_content(handle: int, path: str, most_bytes: int) -> Content:

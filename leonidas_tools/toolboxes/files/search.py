@@ -71,10 +71,10 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
         raise _bad_glob(wanted.glob)
     if not _can_be_given(wanted.pattern):
         raise _bad_pattern(wanted.pattern, "it has characters that no text can contain")
-    try:
-        re.compile(wanted.pattern)
-    except re.error as error:
-        if shutil.which("rg") is None:  # else ripgrep decides, whose syntax differs
+    if shutil.which("rg") is None:  # else ripgrep decides, whose syntax differs
+        try:
+            await asyncio.to_thread(re.compile, wanted.pattern)
+        except (re.error, OverflowError, RecursionError) as error:
             raise _bad_pattern(wanted.pattern, str(error)) from None
     process = await asyncio.create_subprocess_exec(
         *wanted.command(),
@@ -105,7 +105,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
     return sorted(places[: wanted.most]), len(places) > wanted.most
 
 
-def lines_at(
+async def lines_at(
     folder: int, places: Sequence[tuple[str, int]], *, decode: str, most_bytes: int
 ) -> list[Mapping[str, Any]]:
     """Return the lines at the positions, read beneath the folder; skip missing lines."""
@@ -116,7 +116,8 @@ def lines_at(
     left = _TOTAL_BYTES
     for path, numbers in by_path.items():
         lines = _lines(folder, path, decode, most_bytes) if left > 0 else None
-        left -= sum(map(len, lines or ()))
+        left -= sum(map(len, lines or ())) + len(lines or ())
+        await asyncio.sleep(0)  # a file may have millions of lines
         for number in numbers:
             if lines is None:  # too big: only the position is returned
                 found.append({"path": path, "line": number})

@@ -59,7 +59,8 @@ def poem(topic: str):
     message = types.SamplingMessage(
         role="user", content=types.TextContent(text=f"A poem on {topic}")
     )
-    return Sample([message], max_tokens=5000, system_prompt="Rhyme.")
+    prompt = "Rhyme." * (50_000 if topic == "everything" else 1)
+    return Sample([message], max_tokens=5000, system_prompt=prompt)
 
 
 def roots():

@@ -144,6 +144,25 @@ def many_values(between):
     return send
 
 
+def many_values_after_return(wire, number, token):
+    wire.write(b'\r:"\rdata: ')  # a comment with one quote, behind which all looks like a string
+    many_values(b"")(wire, number, token)
+
+
+def odd_retry(wire, number, token):
+    wire.write(b"\nid: 1\nretry: " + b"9" * 400)
+    wire.end()
+
+
+def ends_of_lines(wire, number, token):
+    wire.begun = True
+    wire.send_response(200)
+    wire.send_header("content-type", "text/event-stream")
+    wire.send_header("content-encoding", "gzip")
+    wire.end_headers()
+    wire.wfile.write(ENDS_OF_LINES)
+
+
 def many_in_news(wire, number, token):
     many = b'"params": {"level": "error", "data": [' + b"0," * 30_000 + b"0]}}"
     wire.send(b'{"jsonrpc": "2.0", "method": "notifications/message",' + many)
@@ -184,6 +203,11 @@ def answer_with(inside):
     return lambda wire, number, token: wire.send(with_id(number, inside))
 
 
+ENDS_OF_LINES = b""
+if MODE == "ends_of_lines":
+    answered = message(0, result=result())
+    ENDS_OF_LINES = gzip.compress(b"\n" * 10_000_000 + b"data: " + answered + b"\n\n", 1)
+
 MISDEEDS = {
     "garbage": garbage,
     "half": half,
@@ -202,6 +226,10 @@ MISDEEDS = {
     "many_parts": answer_with(b'{"content": [' + b"{}, " * 20_000 + b"{}]}"),
     "many_values": many_values(b""),
     "many_values_on_lines": many_values(b"\ndata: "),
+    "many_values_after_return": many_values_after_return,
+    "odd_retry": odd_retry,
+    "ends_of_lines": ends_of_lines,
+    "charset": lambda wire, number, token: wire.send(message(number, result=result())),
     "many_in_news": many_in_news,
     "asks_too_much": asks_too_much,
     "flood": flood,
@@ -352,7 +380,8 @@ class Handler(BaseHTTPRequestHandler):
         self.begun = True
         self.send_response(200)
         kind = {"json": "application/json", "gzip": "application/json"}.get(KIND)
-        self.send_header("content-type", kind or "text/event-stream")
+        events = "text/event-stream" + ("; charset=punycode" if MODE == "charset" else "")
+        self.send_header("content-type", kind or events)
         if KIND == "gzip":
             self.send_header("content-encoding", "gzip")
         self.send_header("connection", "close")

@@ -216,6 +216,7 @@ evil = Evil()
         "import ctypes; ctypes.string_at(0)",
         "import os, socket\nsocket.socket(fileno=os.dup(3)).sendall(b'{{{')\nos._exit(0)",
         "import os, socket\nsocket.socket(fileno=os.dup(3)).sendall(b'[1]')\nos._exit(0)",
+        "import os\nos.write(3, b'{\"value\": [' + b'0,' * 30_000 + b'0]}')\nos._exit(0)",
         "import os; os.close(3)",
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     ],
@@ -223,6 +224,17 @@ evil = Evil()
 async def test_code_that_ends_its_interpreter_or_forges_the_answer_fails(make, code):
     result = await ran(make(), code)
     assert (result.status, result.reason_code) == ("failed", "code_died")
+
+
+async def test_code_runs_beside_folders_that_are_nested_without_end(make, root):
+    tools = make()
+    code = "import os\nfor _ in range(1_500):\n    os.mkdir('d')\n    os.chdir('d')"
+    try:
+        assert (await ran(tools, code)).ok
+        assert (await ran(tools, "6 * 7")).result["value"] == 42
+    finally:  # `shutil.rmtree` cannot remove them
+        removing = await asyncio.create_subprocess_exec("rm", "-rf", root / "d")
+        await removing.wait()
 
 
 async def test_a_forged_answer_is_only_data(make):

@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -337,6 +338,48 @@ async def test_a_file_that_is_too_big_is_not_written(make, root):
     big = await said(make(max_file_kilobytes=1), "write_file", path="n/a", content="x" * 1025)
     assert big["reason_code"] == "file_too_big"
     assert everything(root) == {}
+
+
+async def test_an_edit_that_makes_a_file_too_big_is_refused_before_the_text_is_made(tools, root):
+    (root / "a.txt").write_text("a" * 100_000)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, limits[1]))
+    edit = {"old_text": "a", "new_text": "b" * 400_000, "replace_all": True}
+    try:
+        big = await said(tools, "edit_file", path="a.txt", **edit)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert big["reason_code"] == "file_too_big"
+    assert everything(root) == {"a.txt": b"a" * 100_000}
+
+
+@pytest.mark.parametrize(
+    "encoding", ["punycode", "Puny_Code", "idna", "undefined", "a\0", "\ud800"]
+)
+async def test_an_encoding_that_is_none_of_texts_is_refused(tools, root, encoding):
+    (root / "a.txt").write_text("xn--a")
+    refused = await said(tools, "read_file", path="a.txt", encoding=encoding)
+    assert refused["reason_code"] == "unknown_encoding"
+
+
+async def test_the_event_loop_gets_its_turn_between_the_files_of_matches(tools, root, monkeypatch):
+    for number in range(5):
+        (root / f"{number}.txt").write_text("x" + "\n" * 100)
+    search = sys.modules["leonidas_tools.toolboxes.files.search"]
+    turns, at, real = 0, [], search._lines
+
+    async def turning():
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    monkeypatch.setattr(search, "_lines", lambda *each: at.append(turns) or real(*each))
+    task = asyncio.create_task(turning())
+    found = await said(tools, "search_in_files", pattern="x")
+    task.cancel()
+    assert len(found["result"]["matches"]) == 5
+    assert len(set(at)) == 5
 
 
 @pytest.mark.parametrize("before", [None, b"before"])
