@@ -15,7 +15,7 @@ CONFIG_HELP = (
 
 Config: TypeAlias = Annotated[
     Path | None,
-    # The reader of the file explains why it cannot be read, and what to do; Click only says that.
+    # The code that reads the file explains a failure, and what to do; Click does only the first.
     typer.Option(metavar="FILE", envvar="LEONIDAS_CONFIG", help=CONFIG_HELP, readable=False),
 ]
 """The option of every command that reads settings."""

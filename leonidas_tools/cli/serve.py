@@ -218,7 +218,7 @@ def _announce(address: str) -> None:
     terminal.messages().print(message, soft_wrap=True)
 
 
-async def _serve(  # noqa: PLR0913, PLR0917 - what the options say
+async def _serve(  # noqa: PLR0913, PLR0917 - the options of the command
     tools: "AdvancedToolProcessor",
     live: "GeminiLiveProcessor",
     secret: str,

@@ -63,7 +63,7 @@ class EffectiveOptions:
     fallback_tools: Sequence[str]
     cache_seconds: float  # 0 for no cache
     cache_shared: bool  # whether other processes with the same store use its results
-    stale_if_error_seconds: float  # how long after that a result may replace a failure
+    stale_if_error_seconds: float  # how long after `cache_seconds` a result may replace a failure
     polling: bool  # whether repeated calls are no loop
     breaker: BreakerLimits | None  # `None` for no breaker
     max_result_bytes: int

@@ -168,7 +168,7 @@ class MCPServerSettings(SettingsModel):
             they mark the session that reads them. A tool under `tools` may override this.
         resources: Whether its resources can be listed and read as tools.
         prompts: Whether its prompts can be listed and used as tools.
-        roots: The directories in which the server is told that it may work.
+        roots: The directories in which the server may work, sent to it as roots.
         elicitation: Whether the server may ask the person a question during a call.
         sampling: Whether the server may use a model of ours.
         log_level: The level of the logs that the server sends to us; `off` for no logs.

@@ -76,7 +76,7 @@ class AlertRule(SettingsModel):
         clear_below: The alert is cleared when the metric falls below this value; by default,
             `above`.
         min_calls: The minimum number of calls before the metric counts.
-        level: The log level when the alert is raised; that it is cleared is logged as info.
+        level: The log level of a raised alert; a cleared alert is logged as info.
     """
 
     name: Name

@@ -27,7 +27,7 @@ class LoopSettings(SettingsModel):
             never.
         refuse_at: The number of equal calls in a row at which the call is refused; `0` or `off` for
             never.
-        longest_cycle: The maximum number of different calls in a repeated cycle.
+        longest_cycle: The maximum number of calls in a repeated cycle.
     """
 
     warn_at: CountOrZero = 3

@@ -171,7 +171,7 @@ class RuleSettings(_About):
             the argument.
         priority: From 0 to 999; if several rules apply, the one with the highest priority decides.
         deadline: How long its question stays open, instead of `policies.approval.deadline`.
-        on_expiry: What happens to the call then: `cancel` or `proceed`.
+        on_expiry: What happens to the call if nobody answers: `cancel` or `proceed`.
     """
 
     name: Name

@@ -27,7 +27,7 @@ class StoreSettings(SettingsModel):
         url: The database: a path, or an address such as `postgresql://user:password@host/name`; a
             file in the user's data directory, if omitted.
         durable: Whether the start of a call with the effect `once` is on disk before it runs.
-        unwritable: What happens to such a call if it cannot be stored within two seconds: `run` it
+        unwritable: What happens to that call if it cannot be stored within two seconds: `run` it
             unrecorded, or `refuse` it.
         keep_for: The maximum age of a stored call: seconds, or text such as `720h`. A question that
             can still be answered is kept longer.

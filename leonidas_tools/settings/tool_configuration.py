@@ -147,14 +147,14 @@ class ToolOverrides(SettingsModel):
         requires_approval: Whether a person is asked first.
         untrusted: Whether its results may come from anyone, such as the text of a web page: they
             mark the session that reads them.
-        after_untrusted: What happens to its calls in such a session, if they have an effect and
+        after_untrusted: What happens to its calls in a marked session, if they have an effect and
             arguments that did not come from the user: `ask`, `deny` or `allow`. Unless it is set,
             `policies.after_untrusted` applies.
         cache_seconds: How long a result is cached, only with the effect `read`; `0` or `off` for
             never.
         cache_shared: Whether other processes with the same store use its cached results too.
-        stale_if_error: How long after that a cached result may replace a failure; `0` or `off` for
-            never.
+        stale_if_error: How long after `cache_seconds` a result may replace a failure; `0` or `off`
+            for never.
         polling: Whether repeated calls are its purpose: none of them counts as a loop.
         calls_per_turn: The maximum number of its calls in a session each time the user speaks; `0`
             or `off` for no limit.

@@ -80,7 +80,7 @@ class WatchedSettings:
         )
 
     def on_change(self, callback: Callback) -> Callable[[], None]:
-        """Call `callback` with the new settings after each change; return a function to stop it."""
+        """Call `callback` with new settings after each change; return a function to unsubscribe."""
         return self._listeners.subscribe(callback)
 
     def add_check(self, check: Check) -> Callable[[], None]:

@@ -32,7 +32,10 @@ class ReminderTable:
         self._changed: Listeners[[]] = Listeners("reminders")
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after a reminder is stored or snoozed here; return its unsubscriber."""
+        """Call `listener` after this process stores or snoozes a reminder.
+
+        Return a function that unsubscribes it.
+        """
         return self._changed.subscribe(listener)
 
     async def create(

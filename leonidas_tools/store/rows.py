@@ -276,7 +276,7 @@ class StoreStatus(_Row):
         not_durable: The number of `once` calls whose start was not on disk in time; with
             `unwritable: refuse` they did not run.
         records_waiting: The number of questions, answers, task lists and long results to write.
-        records_dropped: The number of those beyond the limits, or refused by the database.
+        records_dropped: The number of such records beyond the limits, or refused by the database.
         set_aside: The new path of a file that could not be read.
         lost: A message if the file was removed or replaced while it was open.
     """
