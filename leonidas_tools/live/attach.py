@@ -87,6 +87,8 @@ class _PlainSession(Stage):
 
     takes_interim_answers = True
     takes_late_results = True
+    outlives_shutdown = True
+    """True: the user's program ends the session, and calls are answered until it does."""
 
     def __init__(
         self,

@@ -317,7 +317,8 @@ class _Loop:
         self._events.heard(part)
 
     def _on_state(self, change: StateChange) -> None:
-        if change.new == AgentState.SHUTTING_DOWN:
+        ends_itself = not getattr(self._model, "outlives_shutdown", False)
+        if change.new == AgentState.SHUTTING_DOWN and ends_itself:
             self._inbox.end_input()
 
 
