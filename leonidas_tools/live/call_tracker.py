@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
-from leonidas_tools.calls.call import same_arguments
+from leonidas_tools.calls.call import comparable
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import AS_IT_IS
 
@@ -33,7 +33,7 @@ class LiveCall:
     id: str  # the id that the tools and the listener use
     wire_id: str | None  # the server's id; `None` if it gave none
     name: str
-    args: Mapping[str, Any]
+    args: Mapping[str, Any] | None  # in comparable form; `None` if nested too deep
     connection: int  # number of the connection that made the call last
     blocking: bool  # the model waits for the response
     turn: int  # number of the user's turn in which it was made
@@ -121,7 +121,7 @@ class CallTracker:
             id=self._free_id(wire_id),
             wire_id=wire_id,
             name=call.name or "",
-            args=call.args or {},
+            args=_comparable(call),
             connection=self.connection,
             blocking=blocking,
             turn=turn,
@@ -296,7 +296,7 @@ class CallTracker:
         A call repeats one whose response has not surely arrived. After that it may be a new
         request, if the user has spoken since the response was sent.
         """
-        args = call.args or {}
+        args = _comparable(call)
         settled = [known for known in self._remembered if known.answer is not None]
         open_or_lost = [c for c in self._unsettled.values() if not c.confirmed]
         arrived = [*settled, *(c for c in self._unsettled.values() if c.confirmed)]
@@ -305,7 +305,7 @@ class CallTracker:
             is_same = (
                 known.connection not in (self.connection, _NO_CONNECTION)
                 and known.name == call.name
-                and same_arguments(known.args, args)
+                and _are_same(known.args, args)
             )
             if not is_same:
                 continue
@@ -324,7 +324,7 @@ class CallTracker:
         if known is None or known.connection == self.connection or known.name != call.name:
             return None
         remembered = known.open or known.answer is not None
-        return known if remembered and same_arguments(known.args, call.args or {}) else None
+        return known if remembered and _are_same(known.args, _comparable(call)) else None
 
     def _hold(self, call: LiveCall) -> None:
         """Queue the response of a call, also if it was sent before."""
@@ -368,6 +368,20 @@ class CallTracker:
             old = self._remembered.popleft()
             if old.settled:
                 old.answer, old.args = None, {}
+
+
+def _comparable(call: types.FunctionCall) -> Mapping[str, Any] | None:
+    """Return the arguments of a call as they are compared, once for all comparisons."""
+    try:
+        arguments: Mapping[str, Any] = comparable(call.args or {})
+    except RecursionError:
+        return None
+    return arguments
+
+
+def _are_same(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+    """Return whether two calls have the same arguments; in doubt they have."""
+    return one is None or other is None or one == other
 
 
 def _together(calls: Iterable[LiveCall]) -> list[LiveCall]:
