@@ -103,7 +103,7 @@ $(READY): pyproject.toml
 			echo "$$python cannot make environments: install $$package (apt-get install $$package)" >&2; exit 1; \
 		fi; \
 	fi; \
-	echo "Setting up $(VENV) with $$("$$python" --version); the first time this takes one to two minutes"; \
+	echo "Setting up $(VENV) with $$("$$python" --version); this takes some minutes, in which pip prints nothing"; \
 	if [ ! -x $(BIN)/python ]; then "$$python" -m venv $(VENV); fi; \
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'; \
 	touch $@

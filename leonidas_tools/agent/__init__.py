@@ -1,4 +1,4 @@
-"""The agent: language models, and what thinks, acts and observes with them."""
+"""Agents: language models, and the loops that reason, call tools and observe with them."""
 
 from leonidas_tools.agent.delegation import Delegation
 from leonidas_tools.agent.fragments import (

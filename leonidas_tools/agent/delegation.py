@@ -1,4 +1,4 @@
-"""`Delegation`: a voice hands a job of several steps to an agent, and goes on talking."""
+"""`Delegation`: the voice model delegates a task to an agent, and continues the conversation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DELEGATE, STOP = "delegate", "stop_delegated"
 
 OF_THE_VOICE = frozenset(each.name for each in (*action.TOOLS, *speech.TOOLS))
-"""Tools about the conversation itself, which an agent in the background does not have."""
+"""Tools about the conversation itself, which a background agent does not have."""
 _GRACE_SECONDS = 10.0
 _MOST_STEPS_TOLD = 50
 ENDED_AS = {
@@ -56,19 +56,19 @@ OpensModel: TypeAlias = "Callable[[], AbstractAsyncContextManager[Model]]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DelegationLimits:
-    """The bounds of delegated work.
+    """The limits of delegated work.
 
     Raises:
-        ValueError: A bound is too small.
+        ValueError: A limit is too small.
     """
 
     max_at_once: int = 3
-    max_depth: int = 1  # with 1, the agent delegates nothing itself
-    max_seconds: float = 600.0  # with the time in which a person is asked
+    max_depth: int = 1  # with 1, the agent cannot delegate
+    max_seconds: float = 600.0  # including the wait for approvals
     max_iterations: int = 20
     max_calls: int = 60
     max_tokens: int = 100_000
-    progress_seconds: float = 10.0  # between two reports of progress
+    progress_seconds: float = 10.0  # minimum seconds between two progress reports
 
     def __post_init__(self) -> None:
         counts = (self.max_at_once, self.max_depth, self.max_iterations)
@@ -81,27 +81,27 @@ class DelegationLimits:
 class Delegation:
     """The tools `delegate` and `stop_delegated`: an agent works while the conversation goes on.
 
-    The agent has the tools of the runtime that `delegate` is called in, in the session of the
-    call: under the same policies, for the same user, with the same approvals. What its calls ask
-    is put to the user by the voice. Cancelling the call of `delegate` stops the agent and all its
-    calls; an interruption alone does not.
+    The agent uses the tools of the runtime that runs `delegate`, in the session of the call: under
+    the same policies, for the same user, with the same approvals. The voice model asks the user
+    the questions of the agent's calls. Cancelling the call of `delegate` stops the agent and all
+    its calls; a barge-in alone does not.
 
     Args:
         model: The model of the agent, or a function that opens one for each task.
-        max_at_once: How many delegations of a session may run at once.
-        max_depth: How deep they may nest; with 1, the agent delegates nothing itself.
-        max_seconds: How long one may take, with the time in which a person is asked.
-        max_iterations: How often its model is asked.
-        max_calls: How many calls it may make.
-        max_tokens: How many tokens its answers may take.
-        progress_seconds: The least time between two reports of progress.
-        instructions: What its model is told beforehand, after how it is to report.
-        parameters: How its model is to answer.
-        tool_choice: Chooses of very many tools those that fit a task.
-        short_term: Bounds what the model sees of a long job.
+        max_at_once: The maximum number of delegations of a session that run at once.
+        max_depth: The maximum depth of nested delegations; with 1, the agent cannot delegate.
+        max_seconds: The timeout of a delegation in seconds, including the wait for approvals.
+        max_iterations: The maximum number of turns of the model.
+        max_calls: The maximum number of tool calls.
+        max_tokens: The maximum number of tokens of all turns.
+        progress_seconds: The minimum number of seconds between two progress reports.
+        instructions: Instructions for the model, added to those about how to report.
+        parameters: The parameters of the model.
+        tool_choice: Chooses the tools relevant to a task, from very many tools.
+        short_term: Limits the messages of a long run that the model sees.
 
     Raises:
-        ValueError: A bound is too small.
+        ValueError: A limit is too small.
 
     Example:
         >>> from leonidas_tools import ToolRuntime
@@ -112,7 +112,7 @@ class Delegation:
         'Booked for noon.'
     """
 
-    def __init__(  # noqa: PLR0913 - each is left out as a rule
+    def __init__(  # noqa: PLR0913 - optional arguments
         self,
         model: Model | OpensModel,
         *,
@@ -172,7 +172,7 @@ class Delegation:
                 tags=["agent"],
             ),
         )
-        """Tools to be given to a runtime or a processor, beside others."""
+        """The tools to add to a runtime or a processor."""
 
     async def _delegate(  # noqa: D417 - models read it; `ctx` is not an argument
         self, task: Task, ctx: ToolContext
@@ -223,7 +223,7 @@ class Delegation:
         return ToolResult(result={"stopped": list(found.values())})
 
     def opened(self) -> AbstractAsyncContextManager[Model]:
-        """Return the model for one task, to be entered."""
+        """Return a context manager of the model for one task."""
         model = self._model
         return model() if callable(model) else nullcontext(model)
 
@@ -231,9 +231,9 @@ class Delegation:
         """Return the agent for one task.
 
         Args:
-            model: Its model.
-            runtime: Its tools.
-            deepest: Whether it may not delegate.
+            model: The model of the agent.
+            runtime: The runtime with the tools of the agent.
+            deepest: Whether the agent cannot delegate.
         """
         withheld = OF_THE_VOICE | {DELEGATE, STOP} if deepest else OF_THE_VOICE
 
@@ -255,7 +255,7 @@ class Delegation:
 
 
 class _Running:
-    """The tasks of a session that agents work on, by the trace id of their call."""
+    """The delegated tasks of a session that are running, by the trace id of their call."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, str] = {}
@@ -276,7 +276,7 @@ class _DelegatedWork:
         self._told_at: float | None = None
 
     async def run(self, task: str) -> ToolResult:
-        """Work on the task to its end, or until its time is up."""
+        """Run the task to its end, or until it times out."""
         limits = self._delegation.limits
         try:
             async with (
@@ -304,7 +304,7 @@ class _DelegatedWork:
         return _told(result)
 
     def _follow(self, step: Step) -> None:
-        """Tell the voice of progress, where there is something to say."""
+        """Record a turn, and report text beside calls as progress at intervals."""
         if isinstance(step, TurnEnded):
             self._turns.append(step.turn)
         if not isinstance(step, CallsMade) or not step.text:
@@ -316,13 +316,13 @@ class _DelegatedWork:
             self._ctx.progress(KnownSecrets(self._secrets).text(step.text))
 
     def _ask(self, call: ToolCall, pending: ToolResult) -> None:
-        """Have the voice put a question of the agent's call to the user."""
+        """Send a question of the agent's call to the voice model, which asks the user."""
         if not self._runtime.notices.tell(call, pending):
             self._ctx.progress(**pending.to_response())
 
 
 def _depth() -> int:
-    """Return how many delegations there are around this place, this one included."""
+    """Return the number of nested delegations, including the current one."""
     depth, here = 1, current().outer
     while here is not None:
         depth += here.call.name == DELEGATE
@@ -331,7 +331,7 @@ def _depth() -> int:
 
 
 def _told(result: AgentResult) -> ToolResult:
-    """Return what the voice is told of a run."""
+    """Return the result of a run for the voice model."""
     body = done(result.turns)
     if result.ok:
         return ToolResult(result={"answer": result.masked_answer, **body})
@@ -344,7 +344,7 @@ def _told(result: AgentResult) -> ToolResult:
 
 
 def done(turns: Sequence[Turn]) -> dict[str, Any]:
-    """Return what was done: the calls with their statuses, the last where there are many."""
+    """Return the latest calls of the turns, at most 50, with their statuses."""
     steps = [
         f"{call.name}: {result.status.value}"
         for turn in turns

@@ -1,4 +1,4 @@
-"""Fragments: named pieces of expertise that a model hands tasks to."""
+"""Fragments: named expert agents to which a model delegates tasks."""
 
 from __future__ import annotations
 
@@ -64,25 +64,25 @@ _TOKENS = "tokens"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fragment:
-    """A named piece of expertise: instructions, tools, and optionally a model of its own.
+    """A named expert: instructions, tools, and optionally a model of its own.
 
-    A worker does tasks with its tools; a manager hands parts of them to other fragments.
+    A worker does tasks with its tools; a manager delegates parts of tasks to other fragments.
 
     Args:
-        name: The name that a model calls it by.
-        description: What it is good for; a model chooses by this.
-        instructions: What its model is told beforehand.
-        tools: Its tools: names of tools of the runtime, with wildcards (`*` for all), and tools,
-            functions or toolboxes that it brings.
-        fragments: The names of the fragments that it hands parts of a task to.
-        model: The name of its model among `models`; by default that of all fragments.
-        max_iterations: How often its model is asked for a task.
-        max_calls: How many calls it makes for a task, with those of the fragments below it.
-        max_tokens: How many tokens a task takes, with those of the fragments below it.
-        max_seconds: How long a task takes.
+        name: The name of the fragment as a tool.
+        description: The expertise; a model chooses fragments by their descriptions.
+        instructions: Instructions for the model of the fragment.
+        tools: The tools: names of tools of the runtime, with wildcards (`*` for all), and tools,
+            functions or toolboxes that the fragment brings.
+        fragments: The names of the fragments to which it can delegate.
+        model: The name of the model among `models`; by default the model of all fragments.
+        max_iterations: The maximum number of turns of the model for a task.
+        max_calls: The maximum number of calls for a task, including fragments below.
+        max_tokens: The maximum number of tokens for a task, including fragments below.
+        max_seconds: The timeout of a task in seconds.
 
     Raises:
-        ValueError: A bound is too small.
+        ValueError: A limit is too small.
     """
 
     name: str
@@ -104,19 +104,19 @@ class Fragment:
 
     @property
     def is_manager(self) -> bool:
-        """Return whether it hands parts of a task to other fragments."""
+        """Return whether the fragment can delegate to other fragments."""
         return bool(self.fragments)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FragmentMeasures:
-    """The tasks that a fragment has worked on.
+    """Statistics about the tasks of a fragment.
 
     Args:
-        runs: How many.
-        successes: How many of them have an answer.
-        seconds: How long all of them took.
-        tokens: How many tokens all of them took.
+        runs: The number of tasks.
+        successes: The number of tasks with an answer.
+        seconds: The total duration in seconds.
+        tokens: The total number of tokens.
     """
 
     runs: int = 0
@@ -134,18 +134,18 @@ class FragmentMeasures:
 
 
 class FragmentStep(NamedTuple):
-    """A step of a fragment that works on a part of a task."""
+    """A step of a fragment in an orchestrated run."""
 
     fragment: str
     step: Step
 
 
 class Surroundings(NamedTuple):
-    """The larger work that fragments are a part of."""
+    """The enclosing work of fragments."""
 
     budget: Budget
     on_step: Callable[[FragmentStep], None] | None = None
-    on_question: OnQuestion | None = None  # called with each question that no channel asks
+    on_question: OnQuestion | None = None  # called with each question that no channel handles
 
 
 surroundings: ContextVar[Surroundings | None] = ContextVar(
@@ -157,16 +157,16 @@ class _FragmentFile(SettingsModel):
     """A fragment in a YAML file.
 
     Args:
-        name: The name that a model calls it by; by default that of the file.
-        description: What it is good for; a model chooses by this.
-        instructions: What its model is told beforehand.
-        tools: Names of tools, with wildcards.
-        fragments: Names of the fragments that it hands parts of a task to.
-        model: The name of its model.
-        max_iterations: How often its model is asked for a task.
-        max_calls: How many calls it makes for a task.
-        max_tokens: How many tokens a task takes.
-        max_seconds: How long a task takes.
+        name: The name of the fragment as a tool; by default the name of the file.
+        description: The expertise; a model chooses fragments by their descriptions.
+        instructions: Instructions for the model of the fragment.
+        tools: The names of the tools, with wildcards.
+        fragments: The names of the fragments to which it can delegate.
+        model: The name of the model.
+        max_iterations: The maximum number of turns of the model for a task.
+        max_calls: The maximum number of calls for a task.
+        max_tokens: The maximum number of tokens for a task.
+        max_seconds: The timeout of a task.
     """
 
     name: Name = ""
@@ -182,22 +182,22 @@ class _FragmentFile(SettingsModel):
 
 
 class Fragments:
-    """Fragments as tools: a model hands a task to one by calling it.
+    """Fragments as tools: a model delegates a task to a fragment by calling it.
 
-    They work in the runtime and the session of the call: under the same policies, for the same
-    user, with the same approvals. Cancelling the call stops the fragment and all below it.
+    Fragments work in the runtime and the session of the call: under the same policies, for the same
+    user, with the same approvals. Cancelling the call stops the fragment and all fragments below.
 
     Args:
-        model: The model of those that name none, or a function that opens one for each task.
+        model: The default model of fragments, or a function that opens one for each task.
         fragments: The fragments.
-        models: Models by the names that fragments give.
-        reflector: Decides after each turn of a fragment how to go on.
-        max_depth: How often a task may be handed on.
-        parameters: How the models are to answer.
-        short_term: Bounds what the models see of long work; by default they see all of it.
+        models: The models by the names that fragments use.
+        reflector: Decides after each turn of a fragment how to continue.
+        max_depth: The maximum depth of nested fragments.
+        parameters: The parameters of the models.
+        short_term: Limits the messages of a long run that the models see; by default they see all.
 
     Raises:
-        ConfigurationError: A fragment names another one or a model that is not there, or two have
+        ConfigurationError: A fragment names an unknown fragment or model, or two fragments have
             the same name.
 
     Example:
@@ -210,7 +210,7 @@ class Fragments:
         'Rye.'
     """
 
-    def __init__(  # noqa: PLR0913 - each is left out as a rule
+    def __init__(  # noqa: PLR0913 - optional arguments
         self,
         model: Model | OpensModel,
         fragments: Iterable[Fragment],
@@ -237,14 +237,14 @@ class Fragments:
             if fragment.model is not None:
                 _check_names(fragment.name, "model", [fragment.model], self._models)
         self.tools: tuple[Tool[..., Any], ...] = tuple(map(self._tool, self.by_name.values()))
-        """Tools to be given to a runtime, beside those that fragments name."""
+        """The tools to add to a runtime, beside the tools that fragments name."""
 
     async def measures(self, store: Store | None = None) -> Mapping[str, FragmentMeasures]:
-        """Return the measures of the fragments, by name.
+        """Return the statistics of the fragments, by name.
 
         Args:
-            store: The store of the runtime, which has the latest 100 tasks of each fragment, also
-                those of other processes; without one, they are those of this object.
+            store: The store of the runtime, for the latest 100 tasks of each fragment in all
+                processes; without a store, the statistics are those of this object.
 
         Raises:
             StoreError: The store cannot be read.
@@ -278,7 +278,7 @@ class Fragments:
         )
 
     async def _work(self, fragment: Fragment, task: str, ctx: ToolContext) -> ToolResult:
-        """Work on a task to its end, or until its time is up, and measure that."""
+        """Run a task to its end or timeout, and record statistics."""
         runtime = runtime_of(current().host)
         if runtime is None:
             raise ToolError(say("no_fragment"), reason_code="no_runtime")
@@ -364,7 +364,7 @@ class Fragments:
         return model() if callable(model) else nullcontext(model)
 
     def _brought(self, fragment: Fragment, runtime: ToolRuntime) -> frozenset[str]:
-        """Register the tools that a fragment brings; return their names."""
+        """Register the tools that a fragment brings, and return their names."""
         made = self._made.get(fragment.name)
         if made is None:
             made = self._made[fragment.name] = _made(fragment)
@@ -388,15 +388,15 @@ class Fragments:
 def found_fragments(folder: Path | None = None, *, installed: bool = True) -> list[Fragment]:
     """Return the fragments of a folder of YAML files, and of installed packages.
 
-    An entry point of the group `leonidas_tools.fragments` is a `Fragment`, a list of them, or a
-    module with such a list as `FRAGMENTS`.
+    An entry point of the group `leonidas_tools.fragments` is a `Fragment`, a list of fragments, or
+    a module with such a list as `FRAGMENTS`.
 
     Args:
-        folder: Each file `NAME.yaml` in it is a fragment.
-        installed: Whether entry points are looked at; loading one runs code of its package.
+        folder: The folder, with a file `NAME.yaml` for each fragment.
+        installed: Whether to load entry points, which runs code of their packages.
 
     Raises:
-        ConfigurationError: A file or an entry point is not a fragment, or the folder is not there.
+        ConfigurationError: A file or an entry point is not a fragment, or there is no such folder.
     """
     found = list[Fragment]()
     if folder is not None:
@@ -413,10 +413,10 @@ def found_fragments(folder: Path | None = None, *, installed: bool = True) -> li
 
 
 def fragment_of_file(file: Path) -> Fragment:
-    """Return the fragment of a YAML file; its name is that of the file, unless it gives one.
+    """Return the fragment of a YAML file; its default name is the name of the file.
 
     Raises:
-        ConfigurationError: It cannot be read, or is not a fragment.
+        ConfigurationError: The file cannot be read, or is not a fragment.
     """
     try:
         document = read_document(read_file(file).decode())
@@ -446,7 +446,7 @@ def _loaded(point: EntryPoint) -> Sequence[Fragment]:
     """Return the fragments of an entry point."""
     try:
         thing: Any = point.load()
-    except Exception as error:  # a module runs when it is imported, and may raise anything
+    except Exception as error:  # the import runs a module, which may raise anything
         raise ConfigurationError(
             f"the entry point {point.name!r} of {ENTRY_POINT_GROUP!r} cannot be loaded: "
             f"{type(error).__name__}: {error}"
@@ -486,7 +486,7 @@ def _check_names(owner: str, key: str, names: Iterable[str], known: Iterable[str
 
 
 def _warn_of_unknown_tools(fragment: Fragment, runtime: ToolRuntime) -> None:
-    """Log each name that is not a tool of the runtime now; those of an MCP server may yet come."""
+    """Log each name that is not a tool now; do not raise, as an MCP server may add it later."""
     known = list(runtime.registry.by_name)
     for name in fragment.tools:
         if isinstance(name, str) and not any(fnmatchcase(each, name) for each in known):
@@ -504,7 +504,7 @@ def register(runtime: ToolRuntime, tools: Iterable[AnyTool]) -> None:
     """Register the tools that a runtime does not have yet.
 
     Raises:
-        DuplicateToolError: It has another tool of the same name.
+        DuplicateToolError: The runtime has another tool with the same name.
     """
     for tool in tools:
         there = runtime.registry.get(tool.name)
@@ -524,7 +524,7 @@ def _made(fragment: Fragment) -> list[AnyTool]:
 
 
 def _depth(names: Iterable[str]) -> int:
-    """Return how many fragments there are around this place, this one included."""
+    """Return the number of nested fragments, including the current one."""
     depth, here = 1, current().outer
     while here is not None:
         depth += here.call.name in names

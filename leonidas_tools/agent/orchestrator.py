@@ -1,4 +1,4 @@
-"""`Orchestrator`: recall, hand a task to fragments, judge the outcome, and learn from it."""
+"""`Orchestrator`: recall, delegate a task to fragments, evaluate the outcome, and learn."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _logger = visible_logger(__name__)
 
 FRAGMENT = "fragment"
-"""Metadata key of the name of the fragment that a part comes from."""
+"""Metadata key of the name of the fragment that produced a part."""
 
 _INSTRUCTIONS = (
     "You lead a piece of work. Hand each part of it to the expert whose description fits, by "
@@ -73,13 +73,13 @@ _LONGEST_LESSON = 500
 
 
 class AgentMemory(Protocol):
-    """The memory of an orchestrator. It keeps the users of sessions apart."""
+    """The memory of an orchestrator, separate for each user."""
 
     async def recall(self, task: str, *, session: ToolSession) -> Sequence[str]:
-        """Return what is remembered that helps with a task, best first."""
+        """Return memories that help with a task, best first."""
 
     async def learn(self, lesson: str, *, session: ToolSession) -> None:
-        """Keep what was learned from a task."""
+        """Keep a lesson from a task."""
 
 
 def _remembers(memory: object) -> bool:
@@ -93,12 +93,12 @@ class Recalled(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """Judgement of the model about its own work.
+    """The evaluation of a task by the model.
 
     Args:
-        is_done: Whether the task is done; `None` where the judgement cannot be read.
-        missing: What is missing.
-        lesson: What is worth remembering.
+        is_done: Whether the task is done; `None` if the evaluation cannot be parsed.
+        missing: The missing part of the task.
+        lesson: The lesson to remember.
     """
 
     is_done: bool | None
@@ -107,7 +107,7 @@ class Evaluated(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """A lesson that the memory has taken."""
+    """A lesson that the memory has stored."""
 
     lesson: str
 
@@ -117,37 +117,37 @@ OrchestratorStep: TypeAlias = "Recalled | Step | FragmentStep | Evaluated | Lear
 
 
 class Orchestrator(Stage):
-    """An agent that hands the parts of a task to fragments, judges what came of it, and learns.
+    """An agent that delegates parts of a task to fragments, evaluates the outcome, and learns.
 
-    It recalls what its memory has about the task; its model chooses fragments by their
-    descriptions and by how they have worked so far, one after another or several at once, and
-    writes the answer; the model then judges it, goes on where something is missing, and what it
-    has learned is remembered. It is a processor, as `ReActAgent` is.
+    First it recalls memories about the task. Its model then calls fragments, one after another or
+    several at once, and writes the answer. It chooses them by their descriptions and statistics.
+    Finally the model evaluates the answer, continues if something is missing, and the memory stores
+    a lesson. The orchestrator is a processor, like `ReActAgent`.
 
     Args:
-        model: The model that chooses and judges, and that of fragments without one of their own.
-        tools: A runtime, a processor with one, or tools to make one of; fragments name these.
-        fragments: The fragments; they are registered in the runtime as tools.
-        models: Models by the names that fragments give.
-        memory: What recalls and learns.
-        max_iterations: How often the model is asked to go on; fragments have their own bounds.
-        max_calls: How many calls are made in all, with those of the fragments.
-        max_tokens: How many tokens all take together; `None` for any number.
-        max_attempts: How often the task is tried, while the model judges that it is not done.
-        max_seconds: How long a task may take, with the time in which a person is asked; `None` for
-            any time.
-        evaluates: Whether the model judges the outcome, at the cost of an answer of it.
-        instructions: What the model is told beforehand, after how it is to lead.
-        parameters: How the model is to answer.
-        planner: Plans which fragments do what, as the task list.
-        reflector: Decides after each turn how to go on, of the fragments too.
-        tool_choice: Chooses of very many fragments those that fit the task.
-        short_term: Bounds what the models see of long work, those of the fragments too.
+        model: The model that leads and evaluates, and the default model of the fragments.
+        tools: A runtime, a processor with a runtime, or tools; fragments use these tools by name.
+        fragments: The fragments, which are registered in the runtime as tools.
+        models: The models by the names that fragments use.
+        memory: The memory, which recalls and learns.
+        max_iterations: The maximum number of turns of the model; fragments have their own limits.
+        max_calls: The maximum number of calls, including those of the fragments.
+        max_tokens: The maximum number of tokens, including the fragments; `None` for no limit.
+        max_attempts: The maximum number of attempts while the model evaluates the task as not done.
+        max_seconds: The timeout of a task in seconds, including the wait for approvals; `None` for
+            no timeout.
+        evaluates: Whether the model evaluates the outcome, at the cost of one more answer.
+        instructions: Instructions for the model, added to those about how to lead.
+        parameters: The parameters of the model.
+        planner: Plans the parts of the task for fragments, as the task list.
+        reflector: Decides after each turn how to continue, also for fragments.
+        tool_choice: Chooses the fragments relevant to the task, from very many fragments.
+        short_term: Limits the messages of a long run that the models see, also for fragments.
 
     Raises:
-        TypeError: `memory` cannot recall and learn.
-        ValueError: A bound is below 1, there are no fragments, or `models` is given twice.
-        ConfigurationError: The fragments do not fit together.
+        TypeError: `memory` has no methods `recall` and `learn`.
+        ValueError: A limit is too small, there are no fragments, or `models` is given twice.
+        ConfigurationError: A fragment names an unknown fragment or model, or shares its name.
         DuplicateToolError: A tool has the name of a fragment.
 
     Example:
@@ -160,7 +160,7 @@ class Orchestrator(Stage):
         'Rye.'
     """
 
-    def __init__(  # noqa: PLR0913 - each is left out as a rule
+    def __init__(  # noqa: PLR0913 - optional arguments
         self,
         model: Model,
         tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]] = (),
@@ -230,20 +230,20 @@ class Orchestrator(Stage):
         on_step: Callable[[OrchestratorStep], None] | None = None,
         on_question: OnQuestion | None = None,
     ) -> AgentResult:
-        """Work on a task to its end. Cancelling this stops the fragments and their calls.
+        """Run a task to its end. Cancelling this stops the fragments and their calls.
 
         Args:
-            task: What is to be done.
-            session: The session of its calls; by default that of the call in which this runs, else
-                a new one.
-            history: The conversation before, without instructions.
-            on_step: Called with each step, those of the fragments among them.
-            on_question: Called with each question of a call that no channel asks.
+            task: The task.
+            session: The session of the calls; by default that of the call in which this runs, else
+                a new session.
+            history: The previous conversation, without instructions.
+            on_step: Called with each step, including the steps of fragments.
+            on_question: Called with each question of a call that no channel handles.
 
         Returns:
-            The result, with the turns of this model, and the tokens of all. An answer that the
-            model judges to be incomplete at the last attempt has the status `limit`, as has a
-            task whose time is up.
+            The result, with the turns of this model, and the token usage including fragments. The
+            status is `limit` if the model evaluates the last attempt as not done, or if the task
+            times out.
         """
         session = session or self.runtime.session_around() or ToolSession()
         work = _LedWork(self, task, session, on_step or _ignore, on_question)
@@ -268,7 +268,7 @@ class Orchestrator(Stage):
         history: Sequence[Message] = (),
         on_question: OnQuestion | None = None,
     ) -> AsyncGenerator[OrchestratorStep]:
-        """Work on a task as `run` does, and yield each step; the last is the result."""
+        """Run a task like `run`, and yield each step; the last step is the result."""
         steps: asyncio.Queue[OrchestratorStep | None] = asyncio.Queue()
         work = asyncio.create_task(
             self.run(
@@ -289,7 +289,7 @@ class Orchestrator(Stage):
             await asyncio.wait([work])
 
     def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Run each task in the parts, and yield what happens and the answer."""
+        """Run the task in the parts, and yield the parts of its steps, with the answer last."""
         return task_to_parts(content, self.steps, _parts)
 
     async def __aenter__(self) -> Self:
@@ -322,7 +322,7 @@ class _LedWork:
         self._begun = time.perf_counter()
 
     async def run(self, history: Sequence[Message]) -> AgentResult:
-        """Recall, work and judge until the task is done or a bound is reached, then learn."""
+        """Recall, work and evaluate until the task is done or a limit is reached, then learn."""
         instructions = await self._instructions()
         asked = self._task
         for attempt in range(1, self._lead.max_attempts + 1):
@@ -341,7 +341,7 @@ class _LedWork:
         return replace(result, **self._record())
 
     def late(self, history: Sequence[Message]) -> AgentResult:
-        """Return the result of a task whose time is up, with what was done of it."""
+        """Return the result of a task that timed out, with the turns so far."""
         return AgentResult(
             status=AgentStatus.LIMIT,
             reason="max_seconds",
@@ -369,7 +369,7 @@ class _LedWork:
     async def _attempt(
         self, asked: str, history: Sequence[Message], instructions: str
     ) -> AgentResult:
-        """Have the model hand parts of the task to fragments until it answers."""
+        """Run the model, which delegates parts of the task to fragments, until it answers."""
         lead = self._lead
         agent = ReActAgent(
             lead.model,
@@ -401,11 +401,11 @@ class _LedWork:
     def _follow(self, step: Step) -> None:
         if isinstance(step, TurnEnded):
             self._turns.append(replace(step.turn, number=len(self._turns) + 1))
-        if not isinstance(step, AgentResult):  # the work ends later
+        if not isinstance(step, AgentResult):  # `run` sends the final result
             self.tell(step)
 
     async def _instructions(self) -> str:
-        """Return what the model is told beforehand: also memories and measures."""
+        """Return the instructions for the model, with statistics and memories."""
         said = [self._lead.instructions]
         if lines := await self._measured():
             said.append(self._wording.text("agent_measures", measures="\n".join(lines)))
@@ -446,7 +446,7 @@ class _LedWork:
             return ()
 
     async def _evaluated(self, result: AgentResult) -> Evaluated | None:
-        """Return the model's judgement of its work; `None` where there is none."""
+        """Return the model's evaluation of the task; `None` if there is none."""
         is_reached = result.status is not AgentStatus.FAILED and not self._budget.is_spent
         if not self._lead.evaluates or not is_reached:
             return None
@@ -484,7 +484,7 @@ class _LedWork:
 
     async def _learn(self, lesson: str) -> None:
         memory = self._lead.memory
-        # Else the author of untrusted content could write into later conversations.
+        # Otherwise the author of untrusted content could inject text into later conversations.
         if memory is None or has_read_untrusted(self._session):
             return
         try:
@@ -496,7 +496,7 @@ class _LedWork:
 
 
 def _read(text: str, secrets: KnownSecrets) -> Evaluated:
-    """Return the judgement in what the model has written, without secrets."""
+    """Parse the evaluation in the text of the model, and mask secrets."""
     for value in json_values(text):
         if isinstance(value, dict) and isinstance(is_done := value.get("done"), bool):
             missing, lesson = (
@@ -510,15 +510,15 @@ def _read(text: str, secrets: KnownSecrets) -> Evaluated:
 
 
 def _ignore(_step: OrchestratorStep) -> None:
-    """Take no notice of a step."""
+    """Ignore a step."""
 
 
 def _parts(step: OrchestratorStep) -> Iterable[ProcessorPart]:
-    """Return the parts of a step; those of a fragment name it in their metadata."""
+    """Return the parts of a step; parts of a fragment have its name in their metadata."""
     match step:
         case FragmentStep(fragment=name, step=inner):
             if isinstance(inner, AgentResult):
-                return []  # it is the result of the call
+                return []  # the result of the call has it
             parts = list(parts_of(inner))
             for part in parts:
                 part.metadata[FRAGMENT] = name

@@ -1,4 +1,4 @@
-"""The parameters of a model that may change while an agent runs."""
+"""Model parameters that may change while an agent runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AdjustedParameters:
-    """Changes of the parameters in a session.
+    """The changed model parameters of a session.
 
     Example:
         >>> from leonidas_tools.agent.models import ModelParameters
@@ -30,7 +30,7 @@ class AdjustedParameters:
         """The changed values, by name."""
 
     def change(self, **values: float | None) -> None:
-        """Change parameters; `None` leaves one as it is."""
+        """Change parameters, except those that are `None`."""
         self.changes |= {name: value for name, value in values.items() if value is not None}
 
     def put(self, changes: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Plan work of several steps as the task list that the user sees."""
+"""Plan work of several steps as a task list for the user."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Plan:
     """A plan.
 
     Args:
-        tasks: What is to be done, in order; empty where the model has made none.
-        usage: The tokens it has taken.
+        tasks: The tasks in order; empty if the model has planned none.
+        usage: The token usage of the plan.
     """
 
     tasks: Sequence[PlannedTask] = ()
@@ -50,16 +50,16 @@ class Plan:
 
 
 class Planner:
-    """Ask a model for the tasks of a piece of work, and for others when one has failed.
+    """Plans tasks with a model, and plans again when a task has failed.
 
-    `ReActAgent(model, tools, planner=…)` writes them into the task list of its session: the user
-    sees them, and the calls move them by themselves.
+    `ReActAgent(model, tools, planner=…)` writes the tasks into the task list of its session. The
+    user sees them, and calls update their status automatically.
 
     Args:
         model: The model that plans.
-        max_tasks: The longest plan; what is beyond is dropped.
-        max_replans: How often a run may plan again.
-        parameters: How the model is to answer.
+        max_tasks: The maximum number of tasks; further tasks are dropped.
+        max_replans: The maximum number of new plans in a run.
+        parameters: The parameters of the model.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Planner:
         """Return a plan.
 
         Args:
-            task: What is to be done.
-            tools: The tools there are.
-            so_far: The tasks of the plan before, of which some have failed.
-            wording: The words of the settings.
+            task: The task to plan.
+            tools: The available tools.
+            so_far: The tasks of the previous plan, of which some have failed.
+            wording: The texts of the settings.
 
         Raises:
             ModelError: The model does not answer.
@@ -110,7 +110,7 @@ class Planner:
 
 
 def planned_text(tasks: Sequence[Task]) -> str:
-    """Return what is left of a plan as text for the model."""
+    """Return the tasks that are not completed as text for the model."""
     left = [task for task in tasks if task.status is not TaskStatus.COMPLETED]
     return "\n".join(
         f"{number}. {task.title}" + (f" ({', '.join(task.tools)})" if task.tools else "")
@@ -119,7 +119,7 @@ def planned_text(tasks: Sequence[Task]) -> str:
 
 
 def _items(text: str) -> Sequence[Any]:
-    """Return the tasks in what the model has written: JSON, or a line for each."""
+    """Return the tasks in the text of the model: JSON, or one line for each."""
     for value in json_values(text):
         found = value
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`ReActAgent`: a model that thinks, calls tools, observes, and answers."""
+"""`ReActAgent`: an agent that thinks, calls tools, observes, and answers."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ FunctionCalling: TypeAlias = Literal["auto", "native", "text"]
 _secrets_above: ContextVar[set[str] | None] = ContextVar(
     "leonidas_tools_agent_secrets_above", default=None
 )
-"""The secrets of the agent, or of other work, whose calls run here."""
+"""The secrets of the enclosing agent, or other work, whose calls run here."""
 
 
 class Gathering:
-    """Gathers what agents pass as secret within this block, also for the work around it."""
+    """Collects the secret arguments of agents in this block, also for the enclosing work."""
 
     __slots__ = ("_secrets", "_token")
 
@@ -121,17 +121,17 @@ _LONGEST_SAID = 300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentLimits:
-    """The bounds of a run.
+    """The limits of a run.
 
     Raises:
-        ValueError: A bound is below 1.
+        ValueError: A limit is below 1.
     """
 
     max_iterations: int = 10
-    max_calls_per_turn: int = 8  # those beyond are refused
-    max_tokens: int | None = None  # of all answers together
-    max_corrections: int = 3  # how often running the model may write what cannot be read
-    max_calls: int | None = None  # in all; those beyond are refused
+    max_calls_per_turn: int = 8  # further calls are refused
+    max_tokens: int | None = None  # total of all answers
+    max_corrections: int = 3  # unreadable replies in a row before the run ends
+    max_calls: int | None = None  # total of all turns; further calls are refused
 
     def __post_init__(self) -> None:
         bounds = (self.max_iterations, self.max_calls_per_turn, self.max_corrections)
@@ -140,13 +140,13 @@ class AgentLimits:
 
 
 class Thought(NamedTuple):
-    """Thought of the model in a turn."""
+    """The thought of the model in a turn."""
 
     text: str
 
 
 class CallsMade(NamedTuple):
-    """The calls that the model makes in a turn, before they run, and what it writes beside them."""
+    """The calls of a turn before they run, with the text of the model beside them."""
 
     calls: Sequence[ModelCall]
     text: str = ""
@@ -167,36 +167,36 @@ Step: TypeAlias = Thought | CallsMade | TurnEnded | AgentResult
 class ReActAgent(Stage):
     """An agent that works on a task in turns: the model thinks, calls tools, and reads the results.
 
-    It is a processor: the text of the default substream is the task; out come thoughts (substream
+    It is a processor: the text of the default substream is the task. It yields thoughts (substream
     `thought`), calls and results (substream `function_call`) and the answer (default substream).
     The last part has the `AgentResult` under `agent_result` in its metadata; without an answer it
-    is a part in the substream `status`. All other parts pass.
+    is a part in the substream `status`. All other parts pass through.
 
-    The calls of a turn run as those of any model: under all policies, in a session of the agent's
-    own; reads side by side, and their results in the order of the calls.
+    The calls of a turn run like those of any model, under all policies. Reads run concurrently, and
+    the results have the order of the calls.
 
     Args:
         model: The model.
         tools: A `ToolRuntime`, a processor that has one, or tools and functions.
-        max_iterations: How often the model is asked.
-        max_calls_per_turn: How many calls of one turn run; those beyond are refused.
-        max_tokens: How many tokens all answers together may take; `None` for any number.
-        max_corrections: How many replies in a row may be unreadable before the run ends.
-        instructions: What the model is told beforehand.
-        parameters: How the model is to answer.
-        enable_tools: Whether there are tools at all; without them the model just answers.
-        react_mode: Whether it may go on after the first calls; otherwise it answers after them.
-        function_calling: How the model calls: `native`, by `text`, or `auto`: as the model says,
-            and by text where its server takes no tools.
-        planner: Writes the task list of the session first, and again where a task fails.
-        reflector: Decides after each turn how to go on.
-        max_calls: How many calls may run in all; those beyond are refused.
-        may_use: Says of each tool whether the agent has it; by default it has all.
-        tool_choice: Chooses of very many tools those that fit the task; by default it has all.
-        short_term: Bounds what the model sees of a long run; by default it sees all of it.
+        max_iterations: The maximum number of turns of the model.
+        max_calls_per_turn: The maximum number of calls in one turn; further calls are refused.
+        max_tokens: The maximum number of tokens of all answers; `None` for no limit.
+        max_corrections: The number of unreadable replies in a row after which the run ends.
+        instructions: Instructions for the model.
+        parameters: The parameters of the model.
+        enable_tools: Whether the model has tools; without tools it only answers.
+        react_mode: Whether further calls may follow those of the first turn.
+        function_calling: How the model calls: `native`, by `text`, or `auto`: as the model
+            supports it, and by text if its server accepts no tools.
+        planner: Writes the task list of the session first, and again if a task fails.
+        reflector: Decides after each turn how to continue.
+        max_calls: The maximum number of calls of the run; further calls are refused.
+        may_use: Returns whether the agent has a tool; by default the agent has all tools.
+        tool_choice: Chooses the tools relevant to the task, from very many; by default all.
+        short_term: Limits the messages of a long run that the model sees; by default it sees all.
 
     Raises:
-        ValueError: A bound is below 1.
+        ValueError: A limit is below 1.
         ConfigurationError: The settings of new tools are wrong.
 
     Example:
@@ -208,7 +208,7 @@ class ReActAgent(Stage):
         'It is 3.'
     """
 
-    def __init__(  # noqa: PLR0913 - each is left out as a rule
+    def __init__(  # noqa: PLR0913 - optional arguments
         self,
         model: Model,
         tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]] = (),
@@ -249,7 +249,7 @@ class ReActAgent(Stage):
         self.tool_choice = tool_choice
         self.short_term = short_term
 
-    async def run(  # noqa: PLR0913 - each is left out as a rule
+    async def run(  # noqa: PLR0913 - optional arguments
         self,
         task: str,
         *,
@@ -260,18 +260,18 @@ class ReActAgent(Stage):
         on_question: OnQuestion | None = None,
         within: Budget | None = None,
     ) -> AgentResult:
-        """Work on a task to its end. Cancelling this cancels the calls.
+        """Run a task to its end. Cancelling this cancels the calls.
 
         Args:
-            task: What is to be done.
-            session: The session of its calls; by default that of the call in which this runs, else
-                a new one.
-            history: The conversation before, without instructions.
+            task: The task.
+            session: The session of the calls; by default that of the call in which this runs, else
+                a new session.
+            history: The previous conversation, without instructions.
             on_step: Called with each step.
-            on_chunk: Called with each piece of the model's answers as it comes.
-            on_question: Called with each question of a call that no channel asks: what it is
-                about, and what a model is told that is to ask it.
-            within: The budget of larger work that this is a part of.
+            on_chunk: Called with each chunk of the model's answers as it arrives.
+            on_question: Called with each question of a call that no channel handles: the call, and
+                the result with the question for a model.
+            within: The budget of the enclosing work.
         """
         steps = self.steps(
             task,
@@ -298,7 +298,7 @@ class ReActAgent(Stage):
         on_question: OnQuestion | None = None,
         within: Budget | None = None,
     ) -> AsyncGenerator[Step]:
-        """Work on a task as `run` does, and yield each step; the last is the result."""
+        """Run a task like `run`, and yield each step; the last step is the result."""
         async with _Run(self, session, on_chunk, on_question, within) as run:
             await run.begin(task, history)
             while (asked := await run.ask()) is not None:
@@ -311,7 +311,7 @@ class ReActAgent(Stage):
         yield run.result
 
     def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Run each task in the parts, and yield what happens and the answer."""
+        """Run the task in the parts, and yield the parts of its steps, with the answer last."""
         return task_to_parts(content, self.steps, parts_of)
 
     async def __aenter__(self) -> Self:
@@ -323,7 +323,7 @@ class ReActAgent(Stage):
 
 
 class _ReadAnswer(NamedTuple):
-    """An answer of the model, and the steps that are read in it."""
+    """An answer of the model, and the steps parsed from it."""
 
     begun: float
     said: Answer
@@ -337,8 +337,8 @@ class _ReadAnswer(NamedTuple):
 class _Run:
     """A run of an agent.
 
-    `on_question` is called with each question that no channel asks; `within` is the budget of
-    larger work that this is a part of.
+    `on_question` is called with each question that no channel handles; `within` is the budget of
+    the enclosing work.
     """
 
     def __init__(
@@ -378,8 +378,8 @@ class _Run:
         self._event_call = ToolCall(
             name="agent", session=session, number=next(session.numbers), id=None
         )
-        # Several agents may work in a session, also in later processes, and their models number
-        # their calls alike: a call would be taken for one that was made before.
+        # Several agents may work in a session, also in later processes, and their models may use
+        # the same ids: a new call would be mistaken for an earlier one.
         self._id_prefix = "" if self._is_own_session else f"agent-{uuid.uuid4().hex[:12]}-"
         self._late = _LateResults(session.get(Approvals), self._id_prefix, on_question)
 
@@ -395,9 +395,9 @@ class _Run:
         await self._open.aclose()
 
     async def begin(self, task: str, history: Sequence[Message]) -> None:
-        """Begin the conversation with the model, with a plan if there is a planner."""
+        """Start the conversation with the model, with a plan if there is a planner."""
         self._task = task
-        if innermost() is None:  # else it belongs to the turn of the call that it works for
+        if innermost() is None:  # else the run belongs to the turn of the enclosing call
             self._session.get(Turns).next()
         self._late.follow()
         self._tools = self._declared()
@@ -413,15 +413,15 @@ class _Run:
             await self._plan(self._agent.planner)
 
     def _close(self) -> None:
-        """Withdraw the open questions of the run, and stop the approved calls it waits for."""
+        """Withdraw the open questions of the run, and cancel the calls that it waits for."""
         for call_id in self._late.close():
-            with suppress(ToolError):  # it has ended, or has not begun
+            with suppress(ToolError):  # the call has ended, or has not started
                 self._agent.runtime.cancel(call_id, session=self._session)
-        if self._is_own_session:  # also what calls of tools have asked
+        if self._is_own_session:  # also the questions of nested calls
             self._session.get(Approvals).withdraw_all()
 
     async def ask(self) -> _ReadAnswer | None:
-        """Ask the model, and return what it has said; `None` at the end of the run."""
+        """Send a request to the model, and return its answer; `None` at the end of the run."""
         if self.result is not None:
             return None
         number = len(self._turns) + 1
@@ -436,7 +436,7 @@ class _Run:
         thought, calls, problems, final = read
         steps = list[Step]()
         is_read = self._agent.runtime.events.is_recording
-        if calls:  # first: the thought before them may have their secrets
+        if calls:  # first, as the thought may contain secrets of the calls
             self._learn_secrets(calls)
         if thought:
             if is_read:
@@ -478,7 +478,7 @@ class _Run:
         return turn
 
     async def conclude(self, asked: _ReadAnswer, turn: Turn) -> None:
-        """Go on with what a turn has brought; at the end of the run, set `result`."""
+        """Process a turn: record it, and set `result` at the end of the run."""
         self._conclude(turn, asked.said, asked.final)
         if self.result is None and (self._reflected or self._agent.planner):
             await self._go_on(turn, self._reflected)
@@ -486,7 +486,7 @@ class _Run:
     # Planning and reflecting
 
     async def _plan(self, planner: Planner, so_far: Sequence[Task] = ()) -> None:
-        """Write the task list of the session, and tell the model."""
+        """Write the task list of the session, and add it to the conversation."""
         self._plans += 1
         try:
             plan = await planner.plan(self._task, self._tools, so_far=so_far, wording=self._wording)
@@ -520,7 +520,7 @@ class _Run:
         )
 
     async def _go_on(self, turn: Turn, reflection: Reflection | None) -> None:
-        """Do what the reflector has decided, and plan again where a task has failed."""
+        """Apply the decision of the reflector, and plan again if a task has failed."""
         if reflection is not None:
             self._session.get(AdjustedParameters).change(**reflection.parameters)
             if reflection.decision is ReflectorDecision.STOP:
@@ -536,7 +536,7 @@ class _Run:
             await self._plan(planner, tasks)
 
     def _complete_tasks(self) -> None:
-        """Complete the tasks that no call moves, since the work is done."""
+        """Complete the open tasks without calls, since the work is done."""
         list_ = self._session.find(TaskList)
         for task in self._tasks() if self._agent.planner is not None else ():
             if list_ is not None and not task.tools and task.status in _OPEN:
@@ -544,7 +544,7 @@ class _Run:
                 self._emit(EventKind.TASK_UPDATE, {"task": moved.to_json()})
 
     async def _corrected(self, call: ModelCall, result: ToolResult) -> ToolResult:
-        """Return the result of a call, or of its code once that is corrected."""
+        """Return the result of a failed call, or of its corrected code."""
         reflector = self._agent.reflector
         if reflector is None or isinstance(call.arguments, str):
             return result
@@ -574,14 +574,14 @@ class _Run:
     # Asking the model
 
     async def _choose(self, choice: ToolChoice, task: str) -> None:
-        """Keep the tools that fit the task."""
+        """Keep only the tools that are relevant to the task."""
         try:
             self._tools = await choice.choose(task, self._tools)
         except ModelError as error:
             self._end(AgentStatus.FAILED, error.reason, f"no tools were chosen: {error}")
 
     def _declared(self) -> Sequence[Declaration]:
-        """Return the tools of the model: all but those that report what a user has said."""
+        """Return the tools of the model, without those that report a user's answer."""
         if not self._agent.enable_tools:
             return ()
         declared = self._agent.runtime.declared(self._session)
@@ -603,7 +603,7 @@ class _Run:
         return self._agent.runtime.settings.current.wording or AS_IT_IS
 
     async def _said(self, number: int) -> Answer | None:
-        """Ask the model; without an answer, end the run."""
+        """Send a request to the model, and end the run if there is no answer."""
         if self._window is not None:
             self._budget.add(await self._window.fit(self._messages, self._wording))
         left = self._budget.left
@@ -641,18 +641,18 @@ class _Run:
         return await self._answer(left)
 
     def _seen(self) -> Sequence[Message]:
-        """Return what the model sees of the conversation."""
+        """Return the messages that the model sees."""
         window = self._window
         return self._messages if window is None else window.seen(self._messages, self._wording)
 
     def _speak_text(self) -> None:
-        """Describe the tools in words from now on: the server takes no declarations."""
+        """Describe the tools in the prompt from now on, as the server accepts no declarations."""
         self._is_native = False
         rest = [message for message in self._messages if message.role != "system"]
         self._messages = [Message.system(self._system()), *rest]
 
     def _parameters(self, left: int | None) -> ModelParameters:
-        """Return the parameters of the next request, within the tokens that are left."""
+        """Return the parameters of the next request, within the remaining tokens."""
         parameters = self._agent.parameters
         adjusted = self._session.find(AdjustedParameters)
         if adjusted is not None:
@@ -665,7 +665,7 @@ class _Run:
         return parameters
 
     def _is_longer(self, left: int) -> bool:
-        """Return whether the question alone takes more tokens than are left."""
+        """Return whether the messages alone have more tokens than are left."""
         return sum(estimated_tokens(message.text) for message in self._seen()) > left
 
     # Reading its answer
@@ -698,16 +698,16 @@ class _Run:
         return thought, calls, self._worded(problems), parsed.answer
 
     async def _read_in_results(self, calls: Sequence[ParsedCall]) -> Sequence[ParsedCall]:
-        """Return the calls with an effect that stand in the results that the model has read.
+        """Return the calls with an effect that occur in tool results.
 
-        Written by the model they look like calls of its own, while it may only tell of them.
+        A model without native calls may only quote them, and its text looks like a real call.
         """
         changing = {call.name for call in calls if self._may_change(call)}
         if not changing:
             return ()
         before = [message.text for message in self._messages if message.role == "tool"]
         read = [result.to_response() for turn in self._turns for result in turn.results]
-        return await asyncio.to_thread(calls_within, [*before, *read], changing)  # may take long
+        return await asyncio.to_thread(calls_within, [*before, *read], changing)  # may be slow
 
     def _may_change(self, call: ParsedCall) -> bool:
         arguments = self._with_name(call.name, call.arguments)
@@ -730,7 +730,7 @@ class _Run:
         return thought, (), (), text
 
     def _unique(self, calls: Sequence[ModelCall]) -> Sequence[ModelCall]:
-        """Return the calls with ids that no earlier call has."""
+        """Return the calls with unique ids."""
         taken = self._ids
         unique = list[ModelCall]()
         for call in calls:
@@ -743,7 +743,7 @@ class _Run:
         return [self._wording.reword(problem) or problem for problem in problems]
 
     def _with_name(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Give a value that was written without a name to the only parameter it can mean."""
+        """Assign a value without a name to the only parameter that it can mean."""
         tool = next((tool for tool in self._tools if tool.name == name), None)
         if tool is None or arguments.keys() != {INPUT}:
             return arguments
@@ -794,7 +794,7 @@ class _Run:
         runtime = self._agent.runtime
         if len(asked) != 1:
             return await runtime.execute_turn(asked, session=self._session)
-        only = asked[0]  # which needs no order among others
+        only = asked[0]  # a single call needs no ordering
         result = await runtime.execute(
             only["name"], only["arguments"], session=self._session, call_id=only["id"]
         )
@@ -812,10 +812,10 @@ class _Run:
             reason_code=reason_code,
         )
 
-    # Going on, or not
+    # Ending a turn or the run
 
     def _conclude(self, turn: Turn, said: Answer, final: str | None) -> None:
-        """Write the turn into the conversation, or end the run."""
+        """Write the turn into the conversation, and end the run if it is over."""
         self._write(turn, said)
         if said.end is EndReason.REFUSED and not turn.calls:
             self._end(AgentStatus.STOPPED, "refused", answer=final or None)
@@ -838,14 +838,14 @@ class _Run:
             self._end(AgentStatus.COMPLETE, answer=final)
 
     def _is_unreadable(self, turn: Turn) -> bool:
-        """Return whether the model has written too often what cannot be read."""
+        """Return whether too many replies in a row were unreadable."""
         unread = [r for r in turn.results if r.reason_code == "unreadable_arguments"]
         is_bad = bool(turn.problems) or (bool(unread) and len(unread) == len(turn.results))
         self._corrections = self._corrections + 1 if is_bad else 0
         return self._corrections >= self._limits.max_corrections
 
     def _learn_secrets(self, calls: Sequence[ModelCall]) -> None:
-        """Note what these calls have passed as secret, also for the agent above."""
+        """Record the secret arguments of these calls, also for the enclosing work."""
         for call in calls:
             text_or_object = call.arguments
             arguments = (
@@ -872,7 +872,7 @@ class _Run:
             self._say("\n".join(lines))
 
     def _say(self, text: str) -> None:
-        """Tell the model; two messages in a row are one, since some models accept no others."""
+        """Add a user message; merge it into a preceding one, as some models require that."""
         last = self._messages[-1]
         if last.role == "user":
             self._messages[-1] = Message.user(f"{last.text}\n\n{text}")
@@ -904,7 +904,7 @@ class _Run:
         )
 
     def _tell(self, number: int, **data: Any) -> None:
-        """Emit an `iteration` event about a step of it."""
+        """Emit an `iteration` event about a step of the turn."""
         self._emit(_ITERATION, {"number": number, **data})
 
     def _emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
@@ -926,9 +926,9 @@ _MESSAGES = {
 
 
 class _LateResults:
-    """The results of calls that wait for a person's approval: an agent has the time to wait.
+    """Waits for the results of calls that need a person's approval.
 
-    `on_question` is called with each question of these calls that no channel asks.
+    `on_question` is called with each question of these calls that no channel handles.
     """
 
     def __init__(self, desk: Approvals, id_prefix: str, on_question: OnQuestion | None) -> None:
@@ -941,7 +941,7 @@ class _LateResults:
         self._ends: list[Callable[[], None]] = []
 
     def follow(self) -> None:
-        """Listen to the questions and answers of the session."""
+        """Subscribe to the questions and results of the session."""
         self._ends = [self._desk.on_outcome(self._hear), self._desk.on_left(self._hand_on)]
 
     def _hear(self, call: ToolCall, result: ToolResult) -> None:
@@ -961,7 +961,7 @@ class _LateResults:
         return call_id.startswith(self._id_prefix)
 
     async def of(self, call_id: str, result: ToolResult) -> ToolResult:
-        """Return the result of a call; wait for that of one that waits for a person."""
+        """Return the result of a call, after the approval if it needs one."""
         heard = 0
         while result.status is ResultStatus.PENDING_APPROVAL:
             self._waiting.add(call_id)
@@ -974,7 +974,7 @@ class _LateResults:
         return result
 
     def close(self) -> set[str]:
-        """Withdraw the open questions; return the ids of the calls that were waited for."""
+        """Withdraw the open questions, and return the ids of the calls still waiting."""
         for end in self._ends:
             end()
         for question in self._own_questions():
@@ -989,7 +989,7 @@ def described_tool(tool: Declaration) -> str:
 
 
 def as_runtime(tools: Any) -> ToolRuntime:
-    """Return the runtime of what an agent is given as its tools."""
+    """Return the runtime for the tools of an agent."""
     runtime = runtime_of(tools)
     if runtime is not None:
         return runtime
@@ -1003,7 +1003,7 @@ async def task_to_parts(
     steps: Callable[[str], AsyncGenerator[S]],
     parts: Callable[[S], Iterable[ProcessorPart]],
 ) -> AsyncIterator[ProcessorPart]:
-    """Yield the parts of the steps of the task in the default substream; other parts pass."""
+    """Run the task in the default substream, and yield its parts and all other parts."""
     task = list[str]()
     async for part in content:
         if part.substream_name == "" and part.part.text and not part.part.thought:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class AgentStatus(StrEnum):
-    """End of a run.
+    """How a run ended.
 
     `complete`: there is a final answer. `stopped`: the model has refused, or the reflector has
-    stopped it. `limit`: the iterations or the token limit is reached. `failed`: the model cannot be
-    reached, or does not write anything that can be read.
+    stopped the run. `limit`: a limit of the run is reached. `failed`: the model cannot be reached,
+    or its answers cannot be parsed.
     """
 
     COMPLETE = "complete"
@@ -35,20 +35,20 @@ class AgentStatus(StrEnum):
 
 @record
 class Turn:
-    """One iteration: what the model has said, and what came of it.
+    """One iteration: an answer of the model, and the results of its calls.
 
     Args:
-        number: Its place in the run, from 1.
-        thought: What the model thinks.
-        text: All that it has written.
-        calls: The calls it makes.
-        results: Their results, in the order of the calls.
-        problems: What could not be read, in words for the model.
-        corrections: Code that failed, as the reflector has corrected it.
-        decision: What the reflector has decided, where there is one.
-        usage: The tokens it has taken.
-        end: Why the model's answer has ended.
-        seconds: How long it took, with its calls.
+        number: The number of the turn in the run, from 1.
+        thought: The thought of the model.
+        text: The whole text of the model.
+        calls: The calls of the model.
+        results: The results, in the order of the calls.
+        problems: Parts that could not be parsed, as messages for the model.
+        corrections: Attempts of the reflector to correct code that failed.
+        decision: The decision of the reflector, if there is a reflector.
+        usage: The token usage.
+        end: Why the model's answer ended.
+        seconds: The duration in seconds, including the calls.
     """
 
     number: int
@@ -88,21 +88,20 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentResult:
-    """A run, ended.
+    """The result of a run.
 
     Args:
-        status: How it has ended.
+        status: How the run ended.
         answer: The final answer; `None` if there is none.
-        reason: Why there is none, a word for programs.
-        message: The same as a sentence.
-        turns: The iterations.
-        usage: The tokens of all of them.
-        seconds: How long the run took.
+        reason: The reason code of the end, if there is one.
+        message: The reason as a sentence.
+        turns: The turns.
+        usage: The token usage of the whole run.
+        seconds: The duration of the run in seconds.
         messages: The whole conversation with the model.
-        tools: The tools it had.
-        by_text: Whether the model was told of its tools in words, and called them by text.
-        secrets: Texts that its calls, and those of agents below it, have passed as arguments
-            which are declared secret.
+        tools: The tools of the agent.
+        by_text: Whether the tools were described in the prompt, and called by text.
+        secrets: Values of secret arguments in the calls of this agent and of agents below it.
     """
 
     status: AgentStatus
@@ -124,13 +123,13 @@ class AgentResult:
 
     @property
     def masked_answer(self) -> str | None:
-        """Return the answer without the secrets, for those above this agent."""
+        """Return the answer with the secrets masked, for enclosing agents."""
         if self.answer is None or not self.secrets:
             return self.answer
         return KnownSecrets(self.secrets).text(self.answer)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as plain JSON, with arguments and results."""
+        """Return the result as plain JSON, with the turns."""
         body: dict[str, Any] = {"status": self.status.value, "answer": self.answer}
         if self.reason is not None:
             body |= {"reason": self.reason, "message": self.message}
@@ -142,6 +141,6 @@ class AgentResult:
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:
-    """Return the tokens as plain JSON."""
+    """Return the token usage as plain JSON."""
     body = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
     return body | ({"is_estimated": True} if usage.is_estimated else {})

@@ -1,4 +1,4 @@
-"""Decide after each turn of an agent whether to go on, try again, stop, or finish."""
+"""Decide after each turn of an agent whether to continue, retry, stop, or complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_OUTPUT_TOKENS = 8_192
 
 
 class ReflectorDecision(StrEnum):
-    """Next step after a turn."""
+    """The next step after a turn."""
 
     CONTINUE = "continue"
     RETRY = "retry"
@@ -37,13 +37,13 @@ class ReflectorDecision(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reflection:
-    """Judgement of the reflector about a turn.
+    """The decision of the reflector about a turn.
 
     Args:
-        decision: What is to happen.
-        reason: Why, a word for programs.
-        advice: What the model is told; `None` for nothing.
-        parameters: What changes of the model's parameters, by name.
+        decision: The next step.
+        reason: The reason code.
+        advice: A message for the model; `None` for no message.
+        parameters: The model parameters to change, by name.
     """
 
     decision: ReflectorDecision = ReflectorDecision.CONTINUE
@@ -54,7 +54,7 @@ class Reflection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Correction:
-    """Code that failed, as it was corrected and run again."""
+    """The corrected code of a failed call, and its result."""
 
     call_id: str
     code: str
@@ -63,15 +63,15 @@ class Correction:
 
 
 class Reflector:
-    """Decide by rules: it costs no tokens, except where it corrects code.
+    """Decides by rules, which costs no tokens, except to correct code.
 
     A subclass may override `reflect`.
 
     Args:
-        model: Corrects code that failed; without one, that is left to the agent's model.
-        code_tools: The tools that run code, whose argument is `code`.
-        max_corrections: How often the code of one call is corrected.
-        max_failures: After how many turns in a row without any success the run is stopped.
+        model: The model that corrects failed code; without it, the agent's model must do so.
+        code_tools: The tools that run code, with the argument `code`.
+        max_corrections: The maximum number of corrections of the code of one call.
+        max_failures: The number of turns in a row without success after which the run stops.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class Reflector:
     def reflect(
         self, turns: Sequence[Turn], parameters: ModelParameters, tasks: Sequence[Task] = ()
     ) -> Reflection:
-        """Return what is to happen after the last turn, which has no final answer.
+        """Return the decision about the last turn, which has no final answer.
 
         Args:
             turns: The turns so far.
-            parameters: How the model answers now.
-            tasks: The plan.
+            parameters: The current parameters of the model.
+            tasks: The tasks of the plan.
         """
         last = turns[-1]
         if last.problems:
@@ -139,14 +139,14 @@ class Reflector:
         *,
         wording: Wording = AS_IT_IS,
     ) -> Sequence[Correction]:
-        """Correct code that failed, and run it again; return the attempts.
+        """Correct failed code, run it again, and return the attempts.
 
         Args:
             call: The call.
-            arguments: Its arguments.
-            result: How it failed.
-            run: Runs it with other arguments, as the call was run.
-            wording: The words of the settings.
+            arguments: The arguments of the call.
+            result: The failed result of the call.
+            run: Runs the call again with other arguments.
+            wording: The texts of the settings.
 
         Raises:
             ModelError: The model does not answer.
@@ -176,7 +176,7 @@ def _every(turn: Turn, status: ResultStatus) -> bool:
 
 
 def _unreadable(turn: Turn, parameters: ModelParameters) -> Reflection:
-    """Try again: shorter words would be cut off again, so there is more room; else more exactly."""
+    """Return a retry: with a larger output limit if the answer was cut, else less randomly."""
     changes: dict[str, Any] = {"temperature": _EXACT}
     most = parameters.max_output_tokens
     if turn.end is EndReason.LENGTH and most is not None:

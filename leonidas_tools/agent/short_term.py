@@ -1,4 +1,4 @@
-"""Short-term memory: replace the oldest part of a long conversation by a summary."""
+"""Short-term memory: replace the oldest part of a long conversation with a summary."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _CHARACTERS_OF_A_TOKEN = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShortTermMemory:
-    """Keep the conversation that a model sees within a number of tokens.
+    """Limits the tokens of the conversation that a model sees.
 
-    When it is longer, the model sums up its oldest part; the task and the newest messages stay as
-    they are. The record of the run keeps every message.
+    If the conversation is longer, the model summarizes its oldest part. The task and the newest
+    messages stay unchanged. The record of the run keeps every message.
 
     Args:
-        max_tokens: How many tokens the messages may take, as estimated.
-        model: What sums up; by default the model of the agent.
-        parameters: How it is to answer.
+        max_tokens: The maximum number of tokens of the messages, as estimated.
+        model: The model that summarizes; by default the model of the agent.
+        parameters: The parameters of the model that summarizes.
 
     Raises:
-        ValueError: There are fewer than 100 tokens.
+        ValueError: `max_tokens` is below 100.
 
     Example:
         >>> from leonidas_tools.agent import ReActAgent, ScriptedModel
@@ -60,7 +60,8 @@ class ShortTermMemory:
 class Window:
     """The part of a growing conversation that its model sees.
 
-    `model` sums up, unless the memory names another; `history` messages were there before the task.
+    `model` summarizes, unless the memory has its own; `history` is the number of messages before
+    the task.
     """
 
     def __init__(self, memory: ShortTermMemory, model: Model, *, history: int = 0) -> None:
@@ -68,11 +69,11 @@ class Window:
         self._model = memory.model or model
         self._task = history
         self._begin = 0
-        """The first message that is not summed up yet."""
+        """Index of the first message that is not yet summarized."""
         self._summary = ""
 
     def seen(self, messages: Sequence[Message], wording: Wording) -> Sequence[Message]:
-        """Return what the model sees: instructions, the task with the summary, what came since."""
+        """Return the instructions, the task with the summary, and the messages since then."""
         if not self._summary:
             return messages
         system = [message for message in messages if message.role == "system"]
@@ -82,13 +83,13 @@ class Window:
         return [*system, task, *rest[self._begin :]]
 
     async def fit(self, messages: Sequence[Message], wording: Wording) -> Usage:
-        """Sum up the oldest messages where there are too many; return what that took."""
+        """Summarize the oldest messages if there are too many tokens; return the token usage."""
         if _tokens(self.seen(messages, wording)) <= self._memory.max_tokens:
             return Usage()
         rest = [message for message in messages if message.role != "system"]
         begin = self._new_begin(rest)
         if begin <= self._begin:
-            return Usage()  # a single turn is too long: it stays whole
+            return Usage()  # a single turn is too long: keep it
         oldest = [
             message
             for place, message in enumerate(rest[self._begin : begin], start=self._begin)
@@ -112,7 +113,7 @@ class Window:
         return usage
 
     def _new_begin(self, rest: Sequence[Message]) -> int:
-        """Return where the newest turns begin that take at most half of the tokens; one stays."""
+        """Return where the newest turns within half of the tokens begin; keep at least one."""
         begins = [
             place
             for place, message in enumerate(rest)
@@ -131,7 +132,7 @@ def _tokens(messages: Sequence[Message]) -> int:
 
 
 def _quoted(messages: Sequence[Message], most_characters: int) -> str:
-    """Return messages as text, each and all of them bounded; the newest are kept."""
+    """Return the newest messages as text of limited length, each one limited too."""
     lines = []
     for message in messages:
         calls = "".join(f" [calls {call.name} {call.arguments}]" for call in message.calls)

@@ -1,4 +1,4 @@
-"""What an agent has learned, in the store."""
+"""Lessons of agents in the store."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from leonidas_tools.store.memories import MemoryTable
 
 SOURCE = "agent"
-"""The source of what agents have learned, among the memories of a user."""
+"""The source of memories that agents have learned."""
 _OWN_SOURCES = ("", SOURCE)
 _MOST_LOOKED_AT = 100
-"""The nearest memories, of which those read from files are left out."""
+"""Number of nearest memories to read, before those read from files are left out."""
 _LONGEST = 2_000
 
 
 class StoredMemory:
-    """Keep what an agent learns among the memories of its user, and recall what fits a task.
+    """Keeps the lessons of an agent among the memories of its user, and recalls them for a task.
 
-    The toolbox `memory` has the same memories: what the user has said is recalled for a task, and
-    what an agent has learned is found by `recall`, if both use the same embeddings. What was read
-    from files is left to the tool `recall`, since others may have written it and only a tool's
-    result can be marked untrusted.
+    The toolbox `memory` uses the same memories, if its embeddings are the same. A task recalls
+    what the user has asked to remember, and the tool `recall` finds the lessons of agents. Only
+    `recall` returns text read from files: others may have written it, and only the result of a
+    tool can be marked untrusted.
 
     Args:
-        keeper: Keeps the memories, such as `store.memories`.
+        keeper: The table of memories, such as `store.memories`.
         embedder: Turns texts into vectors.
-        limit: How many memories a task is given at most.
-        least_similarity: The cosine below which a memory does not fit a task.
+        limit: The maximum number of memories for a task.
+        least_similarity: The minimum cosine similarity of a memory to the task.
 
     Raises:
         ValueError: `limit` is below 1.
@@ -61,14 +61,14 @@ class StoredMemory:
         self._least_similarity = least_similarity
 
     async def recall(self, task: str, *, session: ToolSession) -> Sequence[str]:
-        """Return the memories of the user that fit a task, the nearest first.
+        """Return the memories of the user that are relevant to a task, the nearest first.
 
         Args:
             task: The task.
-            session: The session of the run, which says who the user is.
+            session: The session of the run, which has the user.
 
         Raises:
-            ModelError: There is no vector of the task.
+            ModelError: The task cannot be embedded.
             StoreError: The memories cannot be read.
         """
         user, least = user_of(session), self._least_similarity
@@ -81,16 +81,16 @@ class StoredMemory:
         return texts[: self._limit]
 
     async def learn(self, lesson: str, *, session: ToolSession) -> None:
-        """Keep a lesson for the user; one that is known already is not kept twice.
+        """Keep a lesson for the user; do not keep a known lesson twice.
 
         Args:
-            lesson: What was learned.
+            lesson: The lesson.
             session: The session of the run.
 
         Raises:
-            TooManyMemoriesError: The user has as many memories as are kept.
-            ModelError: There is no vector of the lesson.
-            StoreError: It cannot be written.
+            TooManyMemoriesError: The user already has the maximum number of memories.
+            ModelError: The lesson cannot be embedded.
+            StoreError: The lesson cannot be written.
         """
         text = lesson.strip()[:_LONGEST]
         if text:

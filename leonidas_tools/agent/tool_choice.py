@@ -1,4 +1,4 @@
-"""`ToolChoice`: of very many tools, the few that fit what is to be done."""
+"""`ToolChoice`: choose the few tools relevant to a task from very many tools."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _SEPARATORS = re.compile(r"[._/\-]+")
 _LONGEST = 1_000
 _RANKED = 100
 _EVEN = 30.0
-"""How much the first places count above those behind: the lower, the more."""
+"""Constant of the reciprocal rank fusion: the lower, the more the first ranks count."""
 _WORDS = 0.3
-"""How much the words count beside the meaning."""
+"""Weight of the ranking by words, relative to the ranking by meaning."""
 
 
 class ToolChoice:
-    """Chooses the tools that fit an intent, by meaning and by words.
+    """Chooses the tools that are relevant to an intent, by meaning and by words.
 
-    Tools are compared by their names and descriptions. Their vectors are made once, and kept for
-    as long as the choice is.
+    Tools are compared by their names and descriptions. Their vectors are computed once, and kept
+    as long as this object.
 
     Args:
         embedder: Turns texts into vectors.
-        most: How many tools are chosen.
+        most: The number of tools to choose.
 
     Raises:
         ValueError: `most` is below 1.
@@ -61,13 +61,13 @@ class ToolChoice:
         self._vectors: dict[str, Any] = {}
 
     async def prepare(self, tools: Sequence[Declaration]) -> None:
-        """Make the vectors of tools, ahead of the first choice.
+        """Compute the vectors of tools before the first choice.
 
         Args:
             tools: The tools.
 
         Raises:
-            ModelError: There are no vectors; the error says why.
+            ModelError: The texts cannot be embedded; the error says why.
         """
         texts = dict.fromkeys(_text(tool) for tool in tools)
         new = [text for text in texts if text not in self._vectors]
@@ -76,14 +76,14 @@ class ToolChoice:
             self._vectors |= zip(new, made, strict=True)
 
     async def choose(self, intent: str, tools: Sequence[Declaration]) -> Sequence[Declaration]:
-        """Return the tools that fit, in the order in which they are given.
+        """Return the most relevant tools, in the given order.
 
         Args:
-            intent: What is to be done.
+            intent: The task, in words.
             tools: The tools to choose from.
 
         Raises:
-            ModelError: There are no vectors; the error says why.
+            ModelError: The texts cannot be embedded; the error says why.
         """
         if len(tools) <= self.most:
             return tools
@@ -108,5 +108,5 @@ class ToolChoice:
 
 
 def _text(tool: Declaration) -> str:
-    """Return what a tool is for, in words; its parameters add time and no certainty."""
+    """Return the name and description of a tool; its parameters would not improve the choice."""
     return f"{_SEPARATORS.sub(' ', tool.name)}: {tool.description}"[:_LONGEST]

@@ -1,4 +1,4 @@
-"""The toolbox `delegate`: delegation with a model that the settings name."""
+"""The toolbox `delegate`: delegation to a model from the settings."""
 
 import os
 from collections.abc import Sequence
@@ -27,22 +27,22 @@ class DelegateSettings(SettingsModel):
     Args:
         provider: `openai` (any compatible endpoint, such as llama.cpp's) or `gemini`.
         model: The name of the model.
-        base_url: The address of the endpoint, such as `http://127.0.0.1:8080/v1`; by default the
+        base_url: The base URL of the endpoint, such as `http://127.0.0.1:8080/v1`; by default the
             provider's own.
-        api_key_variable: The environment variable that has the key; by default the provider's own.
-        text_calls: Whether the model calls by text, because it knows no function calling.
-        answer_timeout: How long one answer of the model may take.
-        instructions: What the model is told beforehand.
-        max_at_once: How many delegations of a session may run at once.
-        max_depth: How deep they may nest; with 1, the agent delegates nothing itself.
-        max_seconds: How long one may take, with the time in which a person is asked.
-        max_iterations: How often its model is asked.
-        max_calls: How many calls it may make.
-        max_tokens: How many tokens its answers may take.
-        progress_seconds: The least time between two reports of progress.
-        most_tools: How many tools the agent has, those that fit the task; by default all.
-        embeddings: What chooses them by their meaning.
-        window_tokens: How many tokens of a job the model sees; older ones as a summary.
+        api_key_variable: The environment variable with the API key; by default the provider's own.
+        text_calls: Whether the model writes calls as text, for a model without function calling.
+        answer_timeout: The timeout of one answer of the model.
+        instructions: Instructions for the model.
+        max_at_once: The maximum number of delegations of a session that run at once.
+        max_depth: The maximum depth of nested delegations; with 1, the agent cannot delegate.
+        max_seconds: The timeout of a delegation, including the wait for approvals.
+        max_iterations: The maximum number of turns of the model.
+        max_calls: The maximum number of tool calls.
+        max_tokens: The maximum number of tokens of all turns.
+        progress_seconds: The minimum time between two progress reports.
+        most_tools: The maximum number of tools, the most relevant to the task; by default all.
+        embeddings: The embeddings that choose the tools by meaning.
+        window_tokens: The number of tokens that the model sees; older messages are summarized.
     """
 
     provider: Literal["openai", "gemini"] = "openai"
@@ -65,10 +65,10 @@ class DelegateSettings(SettingsModel):
 
 
 def _model(settings: DelegateSettings) -> ServedModel:
-    """Return the model; it is closed by its user.
+    """Return the model, which the caller must close.
 
     Raises:
-        ConfigurationError: A package or a key is missing.
+        ConfigurationError: A package or an API key is missing.
     """
     key = None
     if settings.api_key_variable is not None:
@@ -105,7 +105,7 @@ def _tool_choice(settings: DelegateSettings) -> ToolChoice | None:
 
 
 def _make(settings: DelegateSettings) -> Sequence[Tool[..., Any]]:
-    _model(settings)  # what is missing is told now, and not in the middle of a conversation
+    _model(settings)  # raises now if a package or key is missing, not during a conversation
     return Delegation(
         partial(_model, settings),
         max_at_once=settings.max_at_once,

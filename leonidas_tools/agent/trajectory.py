@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def trajectory(result: AgentResult) -> dict[str, Any]:
-    """Return a run as an example of the chat fine-tuning format of OpenAI: messages and tools.
+    """Return a run as an example in the chat fine-tuning format of OpenAI: messages and tools.
 
-    Secrets are masked: what looks like one, the arguments that tools declare to be secret, and
-    these wherever else they are said, also those of fragments and delegated work. The thoughts of
-    the model are left out, as they are where it is asked. The tools are there although none was
-    called, for that is learned too; a model that calls by text was told of them in words. A run
-    without an answer ends with a result, which no service learns from.
+    Secrets are masked: text that looks like a secret, and the values of secret arguments wherever
+    they occur, including those of fragments and delegated work. The thoughts of the model are left
+    out, as in requests. Tools are included even if none was called, as a model learns that too. If
+    the model calls by text, its prompt describes the tools instead. A run without an answer ends
+    with a result, from which no service learns.
 
     Args:
         result: The run.
@@ -67,7 +67,7 @@ class _Masked:
         declared = (text for call in calls for text in self._declared(call))
         self._known = KnownSecrets({*declared, *result.secrets})
         names = {name for tool in self._tools.values() for name in tool.redaction.names}
-        # Where calls are made by text, a secret too short to be looked for stands under its name.
+        # In calls by text, mask a secret by its name too, as it may be too short to search for.
         choice = "|".join(re.escape(name) for name in sorted(names))
         self._named = re.compile(
             rf"""(["']?\b(?:{choice})\b["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}})]+)"""

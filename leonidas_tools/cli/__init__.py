@@ -1,4 +1,4 @@
-"""The program `leonidas`: one file a command."""
+"""The program `leonidas`, with one module per command."""
 
 import sys
 

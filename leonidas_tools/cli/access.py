@@ -1,4 +1,4 @@
-"""The access to a real server that the environment gives."""
+"""The access to a real server, by environment variables."""
 
 import os
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ _VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
-    """The address of a real server; false if there is none."""
+    """The access to a real server; false if there is none."""
 
     api_key: str | None
-    vertex: bool  # to Vertex AI, by what the environment says
+    vertex: bool  # whether the server is Vertex AI
 
     def __bool__(self) -> bool:
         return self.vertex or self.api_key is not None
 
 
 def access_of_environment() -> Access:
-    """Return how the environment says to reach a real server."""
+    """Return the access to a real server that the environment variables set."""
     key = next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
     switches = (os.environ.get(name, "").lower() for name in _VERTEX_VARIABLES)
     vertex = any(switch in ("true", "1") for switch in switches)

@@ -123,7 +123,7 @@ def _appended(file: Path) -> "TextIO":
     """Open a file that only the user can read, to append to it.
 
     Raises:
-        ConfigurationError: It cannot be written.
+        ConfigurationError: The file cannot be written.
     """
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -141,7 +141,7 @@ def _model(
     """Return the model that the options and the environment name.
 
     Raises:
-        ConfigurationError: They name none.
+        ConfigurationError: They name no model.
     """
     from leonidas_tools.agent.models import GeminiModel, OpenAIModel, ScriptedModel
 
@@ -161,7 +161,7 @@ def _model(
         raise ConfigurationError(
             "there is no model: give --base-url, or --model, or set GEMINI_API_KEY"
         )
-    # An address of the environment belongs to the key of the environment.
+    # An address from the environment goes with the key from the environment.
     given = None if base_url == os.environ.get("OPENAI_BASE_URL") else base_url
     return OpenAIModel(
         name or "default",
@@ -181,7 +181,7 @@ def _found(folder: Path) -> "Sequence[Fragment]":
     """Return the fragments of a folder and of installed packages.
 
     Raises:
-        ConfigurationError: There are none, or one is wrong.
+        ConfigurationError: There are none, or one is invalid.
     """
     from leonidas_tools.agent import found_fragments
 
@@ -232,7 +232,7 @@ async def _work(
     shown: "_Shown",
     exported: "TextIO | None",
 ) -> bool:
-    """Work on the task, or on those that are typed; return whether all have an answer."""
+    """Work on the task, or on typed tasks; return whether all have an answer."""
     from leonidas_tools import ToolSession
     from leonidas_tools.agent import Orchestrator, ReActAgent, trajectory_line
     from leonidas_tools.approvals.transcript import Transcript
@@ -303,7 +303,7 @@ class _Typed:
         return await anext(self._lines, None)
 
     def read(self) -> str:
-        """Return the next line, from a thread that asks a question; empty at the end."""
+        """Return the next line to a thread that asks a question; empty at the end."""
         assert self.loop is not None
         asking = asyncio.run_coroutine_threadsafe(self.ask(""), self.loop)
         try:
@@ -325,7 +325,7 @@ _Shown: TypeAlias = "_AgentLines | _AgentJsonLines"
 
 
 class _AgentLines:
-    """Progress on standard error, a line each, and the answer on standard output."""
+    """Writes progress to standard error, a line each, and the answer to standard output."""
 
     def __init__(self) -> None:
         from leonidas_tools.cli import terminal
@@ -350,7 +350,7 @@ class _AgentLines:
             self._line("plan", f"{_MARKS[task['status']]} {task['title']}")
 
     def end(self, result: "AgentResult") -> None:
-        """Show how a task has ended."""
+        """Show the result of a task."""
         if result.answer is not None:
             typer.echo(_shown(result.answer))
         if not result.ok:
@@ -364,7 +364,7 @@ class _AgentLines:
 
 
 def _said(step: "OrchestratorStep") -> "Iterator[tuple[str, str]]":
-    """Yield what is shown of a step: a word for what happens, and the text."""
+    """Yield the lines that show a step: a word for its kind, and the text."""
     from leonidas_tools.agent import Evaluated, Learned, Recalled
     from leonidas_tools.agent.react import CallsMade, Thought, TurnEnded
 
@@ -387,7 +387,7 @@ def _said(step: "OrchestratorStep") -> "Iterator[tuple[str, str]]":
 
 
 class _AgentJsonLines:
-    """One JSON object a line, on standard output; secret arguments are masked in all turns."""
+    """Writes one JSON object per line to standard output; masks secret arguments in all turns."""
 
     def __init__(self) -> None:
         self.registry: ToolRegistry | None = None
@@ -416,10 +416,10 @@ class _AgentJsonLines:
         self._write(kind.value, data)
 
     def end(self, result: "AgentResult") -> None:
-        """Show how a task has ended."""
+        """Show the result of a task."""
         body = result.to_json()
         with suppress(KeyError):
-            del body["turns"]  # which were shown
+            del body["turns"]  # shown already
         self._write("result", body)
 
     def _without_secrets(self, turn: "Turn") -> dict[str, Any]:
@@ -435,9 +435,9 @@ class _AgentJsonLines:
         from leonidas_tools.tools.exports import find
 
         tool = None if self.registry is None else find(self.registry, name)
-        if tool is None:  # the tool that was meant may declare any of them
+        if tool is None:  # the intended tool may declare any argument secret
             return dict.fromkeys(arguments, MASK) if isinstance(arguments, dict) else MASK
-        if isinstance(arguments, str):  # they could not be read
+        if isinstance(arguments, str):  # they could not be parsed
             return tool.redaction(arguments)
         self._secrets.update(tool.redaction.declared_in(arguments))
         return tool.redaction.arguments(arguments)

@@ -34,7 +34,7 @@ from leonidas_tools.redaction.visible import indented, visible
 
 _USAGE = 2
 _LONGEST_SUMMARY = 1000
-"""Of a command, in characters: all of its first sentence."""
+"""Maximum characters of a command's summary: enough for its whole first sentence."""
 _UsageError: Any = typer.BadParameter.__base__
 _SHOWN_BY_RUN = (
     "leonidas_tools.live.runner",
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _load_environment(file: Path) -> None:
-    """Add the variables of a file to the environment; a folder may have that name too.
+    """Add the variables of a file to the environment, unless it is missing or a folder.
 
     Raises:
         ConfigurationError: The file cannot be read, is not a regular file, is too large, or is not
@@ -83,22 +83,22 @@ def _load_environment(file: Path) -> None:
 
 @contextmanager
 def _visible_usage() -> Iterator[None]:
-    """Escape the control characters in an error of usage, which quotes the command line."""
+    """Escape the control characters in a usage error, which quotes the command line."""
     try:
         yield
     except _UsageError as error:
-        if error.ctx is None or error.message != error.ctx.get_help():  # which has lines
+        if error.ctx is None or error.message != error.ctx.get_help():  # help has several lines
             error.message = visible(error.message)
         raise
 
 
 class _Group(TyperGroup):
-    """Commands whose help shows each summary whole, and which know the options of the others."""
+    """A group of commands: its help shows whole summaries, its errors locate misplaced options."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        typed = list(args)  # which parsing takes apart
+        typed = list(args)  # parsing consumes the list
         try:
             with _visible_usage():
                 return super().make_context(info_name, args, parent, **extra)
@@ -141,7 +141,7 @@ class _Group(TyperGroup):
 
 
 def _path_to(group: TyperGroup, option: str, typed: Sequence[str]) -> list[str] | None:
-    """Return the names of a command with that option: the one that was typed, else the first."""
+    """Return the path of a command with that option: the typed command, else the first."""
     names = sorted(group.commands, key=lambda name: name not in typed)
     for name in names:
         command = group.commands[name]
@@ -154,7 +154,7 @@ def _path_to(group: TyperGroup, option: str, typed: Sequence[str]) -> list[str] 
 
 
 class _Program(_Group):
-    """All commands."""
+    """The group of all commands."""
 
     def invoke(self, ctx: Any) -> Any:
         with _visible_usage():
@@ -173,7 +173,7 @@ def _parameters(ctx: Any) -> list[str]:
 
 
 class _LogLevel(StrEnum):
-    """Level of the log."""
+    """The level of the log file."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -182,7 +182,7 @@ class _LogLevel(StrEnum):
 
 
 def program() -> typer.Typer:
-    """Return the commands."""
+    """Return the Typer app with all commands."""
     app = typer.Typer(
         cls=_Program,
         callback=_configure,
@@ -211,7 +211,7 @@ def program() -> typer.Typer:
 
 
 class _Visible(logging.Formatter):
-    """Write a record on one line, since records quote texts from outside."""
+    """A formatter that writes a record on one line, since records quote external texts."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of logging
         return visible(super().formatMessage(record))
@@ -261,7 +261,7 @@ def _configure(
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("leonidas_tools").setLevel(logging.DEBUG if verbose else logging.WARNING)
     if not verbose:
-        logging.getLogger("asyncio").setLevel(logging.ERROR)  # a lost connection is told by `run`
+        logging.getLogger("asyncio").setLevel(logging.ERROR)  # `run` shows a lost connection
         if context.invoked_subcommand == "run":
             for shown in _SHOWN_BY_RUN:
                 logging.getLogger(shown).setLevel(logging.ERROR)
@@ -271,7 +271,7 @@ def _configure(
 
 
 def _log_to(file: Path, level: _LogLevel) -> None:
-    """Write the log to a file too, from a level on.
+    """Write log records of a minimum level to a file too.
 
     Raises:
         ConfigurationError: The file cannot be written.

@@ -100,7 +100,7 @@ def schema(
 
 
 def _findings(path: Path) -> Iterator[FoundSettings]:
-    """Yield all that is wrong; where keys are wrong, the rest is checked without them.
+    """Yield all problems; check the rest of the settings without invalid keys.
 
     Raises:
         ConfigurationError: The file cannot be read.
@@ -143,7 +143,7 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
 
 
 def _against_tools(path: Path, part: "SoundPart") -> "Iterator[Finding]":
-    """Yield well-formed settings that have no effect on the registered tools."""
+    """Yield valid settings that have no effect on the registered tools."""
     from leonidas_tools import ToolRuntime
     from leonidas_tools.mcp.listing.selection import check_server
     from leonidas_tools.mcp.listing.tool_names import ListedNames
@@ -155,10 +155,10 @@ def _against_tools(path: Path, part: "SoundPart") -> "Iterator[Finding]":
     settings = part.settings
     registry = ToolRuntime().registry
     watched = WatchedSettings(settings)
-    watched.path = path  # beside which toolboxes are looked for
+    watched.path = path  # toolboxes are searched beside it
     toolboxes = Toolboxes(registry, watched)
     for index, toolbox in enumerate(settings.toolboxes):
-        with _warnings("leonidas_tools.tools") as warned:  # while this one is loaded
+        with _warnings("leonidas_tools.tools") as warned:  # while this toolbox is loaded
             first = settings.toolboxes[: index + 1]
             problems = toolboxes.load(settings.model_copy(update={"toolboxes": first}))
         wrong = [each for each in problems if each.name == toolbox.name]
@@ -173,14 +173,14 @@ def _against_tools(path: Path, part: "SoundPart") -> "Iterator[Finding]":
     if not any(path[0] == "store" for path in part.left_out):
         yield from toolboxes.warnings(settings)
     for name, server in settings.mcp_servers.items():
-        listed = ListedNames(name).names()  # by an earlier session, if there was one
+        listed = ListedNames(name).names()  # in an earlier session, if there was one
         if listed and server.enabled:
             yield from check_server(name, server, listed)
 
 
 @contextmanager
 def _warnings(name: str) -> Iterator[list[str]]:
-    """Collect what a logger and those below it warn of, instead of showing it."""
+    """Collect the warnings of a logger and its children, instead of showing them."""
     found: list[str] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""`leonidas console`: the tools on a page, for a person at a screen."""
+"""`leonidas console`: a web page that shows the tools."""
 
 import asyncio
 import os
@@ -75,7 +75,7 @@ async def _serve(
 
 
 def _agents(tools: "AdvancedToolProcessor") -> "Agents":
-    """Return what opens an agent: Gemini where the environment reaches it, else simulated."""
+    """Return a function that opens an agent: Gemini if there is access to it, else simulated."""
     access = access_of_environment()
     if not access:
         return partial(simulated_agent, tools)
@@ -87,7 +87,7 @@ def _agents(tools: "AdvancedToolProcessor") -> "Agents":
 async def console_beside(
     tools: "AdvancedToolProcessor", *, wanted: bool, agents: "Agents"
 ) -> "AsyncIterator[None]":
-    """Serve the console of these tools on a free port of this machine, where it is wanted."""
+    """Serve the console of these tools on a free port of this machine, if it is wanted."""
     if not wanted:
         yield
         return

@@ -37,7 +37,7 @@ INSTRUCTION = (
     "You are Leonidas, a voice agent. Use your tools where they help, and say briefly what you do."
 )
 _USER = "local"
-"""Owner of the sessions of the terminal, whose preferences apply in them."""
+"""The user of the sessions in the terminal, whose preferences apply in them."""
 _REPLY_SECONDS = 15.0
 LOST = (APIError, OSError, WebSocketException, GoogleAuthError)
 """The errors that end a conversation early."""
@@ -53,7 +53,7 @@ class Company:
     tools: AdvancedToolProcessor
     display: Display
     voice: ChosenVoice
-    typed: TypedLines | None = None  # `None` where lines are not read
+    typed: TypedLines | None = None  # `None` if lines are not read
 
 
 def live_config() -> types.LiveConnectConfig:
@@ -67,14 +67,14 @@ def live_config() -> types.LiveConnectConfig:
 
 
 class TerminalConversation:
-    """One conversation: runs it, shows its happenings, and records its calls."""
+    """Runs one conversation, shows its happenings, and records its calls."""
 
     def __init__(self, company: Company) -> None:
         self.log = summary.CallLog()
         self.errors: list[str] = []
         self.interrupted = False
         self.heard_all = asyncio.Event()
-        """Set when the microphone hears nothing more."""
+        """Set when the audio of the microphone ends."""
         self._company = company
         self._turn_over = asyncio.Event()
         self._session = ToolSession(user=_USER)
@@ -87,10 +87,10 @@ class TerminalConversation:
         *,
         settle_seconds: float,
     ) -> None:
-        """Run the conversation to its end, over however many connections.
+        """Run the conversation to its end, over any number of connections.
 
-        `until` ends the user's side when it returns, and says how many seconds all else may then
-        take, if that is limited; the model has `settle_seconds` for its last words.
+        `until` ends the user's input when it returns. It returns the seconds that the rest may
+        take, or `None` for no limit. The model has `settle_seconds` for its last words.
         """
         agent = self._agent(live, settle_seconds)
         limit = asyncio.timeout(None)
@@ -103,13 +103,13 @@ class TerminalConversation:
         try:
             async with limit:
                 await self._converse(agent, over)
-        except BrokenPipeError:  # the reader of the output has left
+        except BrokenPipeError:  # the reader of the output has exited
             raise
         except LOST as error:
-            if not limit.expired() and not failed_in_simulation(error):  # told in the summary
+            if not limit.expired() and not failed_in_simulation(error):  # shown in the summary
                 self.errors.append(f"the connection was lost: {error}")
                 self._tell(self._listener.happening("lost", text=str(error)))
-        except asyncio.CancelledError:  # Ctrl-C: the summary is still to come
+        except asyncio.CancelledError:  # Ctrl-C: the summary still follows
             self.interrupted = True
             task = asyncio.current_task()
             assert task is not None
@@ -122,8 +122,8 @@ class TerminalConversation:
     ) -> None:
         speaker = self._company.voice.speaker
         async with self._company.voice, aclosing(together(self._sources(), until)) as user:
-            # Without a context, cancelling the agent would hang. It ends before `user` is closed:
-            # a generator that is still read cannot be closed, and would hide what went wrong.
+            # Without a context, cancelling the agent would hang. The agent ends before `user` is
+            # closed: a generator that is still read cannot be closed, and would hide the error.
             async with processor.context():
                 async for part in agent(user):
                     self._hear(part)
@@ -131,7 +131,7 @@ class TerminalConversation:
                 await speaker.drained()
 
     async def reply(self) -> None:
-        """Wait until the model has ended its next turn, for a bounded time."""
+        """Wait until the model has ended its next turn, at most 15 seconds."""
         self._turn_over.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(_REPLY_SECONDS):
@@ -139,7 +139,7 @@ class TerminalConversation:
 
     def _agent(self, live: GeminiLiveProcessor, settle_seconds: float) -> processor.Processor:
         session = self._session
-        session.put(self._company.tools.registry)  # a tool of the demo adds another by it
+        session.put(self._company.tools.registry)  # a demo tool adds another tool to it
         agent = LiveToolSession(
             live, self._company.tools, session=session, settle_seconds=settle_seconds
         )
@@ -159,7 +159,7 @@ class TerminalConversation:
         async for line in typed.lines():
             self._tell(self._listener.happening("said", who="user", text=line))
             yield ProcessorPart(line, role="user")
-            if not typed.interactive:  # a person waits by himself, or interrupts
+            if not typed.interactive:  # a person waits, or interrupts
                 await self.reply()
 
     def _hear(self, part: ProcessorPart) -> None:
@@ -190,11 +190,11 @@ def _let_hear(speaker: Speaker, part: ProcessorPart) -> None:
 async def spoken(
     microphone: Microphone, ended: asyncio.Event | None = None
 ) -> AsyncIterator[ProcessorPart]:
-    """Yield the sound of a microphone in real time.
+    """Yield the audio of a microphone in real time.
 
     Args:
         microphone: The microphone, open.
-        ended: Set when it hears nothing more.
+        ended: Set when the audio ends.
     """
     async for frame in microphone.frames():
         yield ProcessorPart(frame, mimetype=_MIME_TYPE, role="user", substream_name=_REALTIME)
@@ -208,11 +208,11 @@ async def spoken(
 async def together(
     sources: list[AsyncIterator[ProcessorPart]], until: Callable[[], Awaitable[object]]
 ) -> AsyncGenerator[ProcessorPart]:
-    """Yield the parts of several sources as they come, until something has happened.
+    """Yield the parts of several sources as they arrive, until `until` returns.
 
     Args:
-        sources: Where the parts come from; that they end means nothing.
-        until: Ends it all when it returns.
+        sources: The sources of the parts; the end of a source has no effect.
+        until: Ends the iteration when it returns.
     """
     parts: asyncio.Queue[ProcessorPart | BaseException | None] = asyncio.Queue(_MOST_WAITING)
     tasks = [asyncio.create_task(_pump(source, parts)) for source in sources]

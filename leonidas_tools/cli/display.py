@@ -70,7 +70,7 @@ class Display(Protocol):
 
 
 class JsonLines:
-    """One JSON object a line."""
+    """Writes one JSON object per line."""
 
     def show(self, happening: Happening) -> None:
         """Show a happening."""
@@ -82,7 +82,7 @@ class JsonLines:
 
 
 class Lines:
-    """A line for each happening, and a table at the end."""
+    """Writes a line for each happening, and a table at the end."""
 
     def __init__(self) -> None:
         self._console = terminal.output()
@@ -98,7 +98,7 @@ class Lines:
             if name:
                 self._console.print(Text(f"— {name} —", "bold"))
         width = max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT)
-        # What the program itself says is never cut: it tells the user what to do.
+        # A message of the program itself is never truncated: it has instructions for the user.
         who, text = _told(happening, _LONGEST_TEXT if happening.kind == "session" else width)
         style = _STYLES.get(who) or _style_of(happening.data)
         at = f"{happening.at_seconds:8.2f}  "
@@ -143,7 +143,7 @@ def _status_style(status: str) -> str:
 
 
 def _told(happening: Happening, width: int) -> tuple[str, str]:
-    """Return who or what, and the text beside it."""
+    """Return the label of a happening, and its text."""
     data = happening.data
     if happening.kind == "said":
         return str(data["who"]), str(data["text"])
@@ -167,14 +167,14 @@ def _told(happening: Happening, width: int) -> tuple[str, str]:
 
 
 def _decided(data: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what was decided about a call, and by whom."""
+    """Return the decision about a call, and a text with its author."""
     how = "" if data["decision"] in ("approve", "deny") else f" ({data['decision']})"
     by = f"the rule {data['rule']!r}" if data.get("rule") else str(data.get("by"))
     return _DECISIONS.get(data["decision"], "decided"), f"{data['tool']}, by {by}{how}"
 
 
 def _how_answered(data: Mapping[str, Any]) -> str:
-    """Return the notable parts of an answer: not run, not now, or longer than shown."""
+    """Return the label of an answer: `stopped` by a loop, `cached`, `spilled` or `answered`."""
     response = data["response"]
     result = response.get("result")
     if response.get("status") == "loop":
@@ -185,7 +185,7 @@ def _how_answered(data: Mapping[str, Any]) -> str:
 
 
 def _answer(data: Mapping[str, Any]) -> str:
-    """Return an answer in a line: its status, and what the model is told besides."""
+    """Return an answer on one line: its status, its duration, and its message and result."""
     response = {k: v for k, v in data["response"].items() if k not in ("status", "retryable")}
     status = data["response"].get("status", "answered")
     text = f"{data['tool']}: {status} in {_duration(data['seconds'])}"
@@ -199,7 +199,7 @@ def _answer(data: Mapping[str, Any]) -> str:
 
 
 def _event_text(kind: str, data: Mapping[str, Any]) -> str:
-    """Return what has happened to the connection, or was asked and answered about a call."""
+    """Return the text of an event of the connection or of a call."""
     match kind:
         case "approval_request":
             return f"{data['tool']}: the rule {data['rule']!r} requires approval"

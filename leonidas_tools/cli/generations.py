@@ -17,8 +17,8 @@ class Generation:
 
     profile: str
     model: str
-    server: str | None  # what the simulator calls it; `None` for a plain server
-    scenario: str  # shows what is particular to it
+    server: str | None  # its name in the simulator; `None` for a plain server
+    scenario: str  # the name of the scenario that shows its features
     vertex: bool = False
 
 
@@ -52,19 +52,19 @@ GENERATIONS = (
         vertex=True,
     ),
 )
-"""Every generation that has a scenario; the first is what a plain server is taken for."""
+"""Every generation that has a scenario; a plain server counts as the first."""
 
 ALL = "all"
-"""Stands for every profile that has a scenario."""
+"""The name that selects every profile with a scenario."""
 
 _PLAIN = Generation(profile=GENERATIONS[0].profile, model="simulated", server=None, scenario="demo")
 
 
 def check_profile(name: str) -> None:
-    """Make sure that there is such a profile, or that all are meant.
+    """Check that a profile exists, or that the name is `all`.
 
     Raises:
-        ConfigurationError: There is none; the message names the closest.
+        ConfigurationError: There is no such profile; the message names the closest.
     """
     from leonidas_tools.live.profiles import named_profile
 
@@ -73,7 +73,7 @@ def check_profile(name: str) -> None:
 
 
 def model_of(profile: str | None, *, vertex: bool) -> str:
-    """Return the model to talk to where none is named.
+    """Return the model to use if none is named.
 
     Raises:
         ConfigurationError: No model is known for that profile.
@@ -91,7 +91,7 @@ def scenarios_of(profile: str) -> list[str]:
     """Return the scenarios that show a profile, or all of them.
 
     Raises:
-        ConfigurationError: None does.
+        ConfigurationError: No scenario shows it.
 
     Example:
         >>> scenarios_of("3.1-flash-live")
@@ -104,10 +104,10 @@ def scenarios_of(profile: str) -> list[str]:
 def generation_for(scenario: Scenario, profile: str | None) -> Generation:
     """Return the simulated model generation of a scenario.
 
-    The generation that a scenario is written for has the last word.
+    The generation in the scenario takes precedence over the profile.
 
     Raises:
-        ConfigurationError: The scenario or the profile is of no known generation.
+        ConfigurationError: The generation of the scenario or of the profile is unknown.
     """
     if scenario.generation is not None:
         for each in GENERATIONS:

@@ -58,7 +58,7 @@ class Happening:
 
 
 class HappeningListener:
-    """Turns parts into happenings; words become sentences.
+    """Converts parts to happenings, and joins words to sentences.
 
     Example:
         >>> from genai_processors.content_api import ProcessorPart
@@ -89,7 +89,7 @@ class HappeningListener:
         self._cached: set[str] = set()
 
     def happening(self, kind: str, **data: Any) -> Happening:
-        """Return a happening with the time of now."""
+        """Return a happening at the current time."""
         return Happening(kind=kind, at_seconds=self._clock() - self._began, data=data)
 
     def hear(self, part: ProcessorPart) -> Iterator[Happening]:
@@ -107,7 +107,7 @@ class HappeningListener:
             yield from self._turn(part)
 
     def pause(self) -> Iterator[Happening]:
-        """Yield the remaining words, when no more follow."""
+        """Yield the remaining words, if no more follow."""
         text, self._words = self._words.strip(), ""
         if text:
             yield self.happening("said", who=self._speaker, text=text)
@@ -121,7 +121,7 @@ class HappeningListener:
         self._words += words
 
     def _event(self, event: dict[str, Any]) -> Iterator[Happening]:
-        if event.get("cached"):  # the answer itself, which follows, does not say so
+        if event.get("cached"):  # the answer itself, which follows, has no such mark
             self._cached.add(event["call_id"] or "")
         if event["event"] in _PROGRESS:
             told = {k: v for k, v in event.items() if k not in _COMMON_KEYS}
@@ -142,7 +142,7 @@ class HappeningListener:
             yield from self._tools({})
 
     def _tools(self, event: dict[str, Any]) -> Iterator[Happening]:
-        """Yield the added and removed tools, also where a new connection declares others."""
+        """Yield the added and removed tools, also if a new connection declares others."""
         before, now = self._known_tools, self._declared()
         self._known_tools = now
         if before != now or event:
@@ -160,7 +160,7 @@ class HappeningListener:
         if cancelled := part.tool_cancellation:
             return self.happening("cancelled", id=cancelled, tool=self._names.get(cancelled))
         assert response is not None
-        if part.metadata.get(LATE_RESULT):  # that of a call which has had its answer
+        if part.metadata.get(LATE_RESULT):  # of a call that has its answer already
             body = response.response or {}
             return self.happening("late_result", id=response.id, tool=response.name, response=body)
         return self._answer(response)
@@ -168,7 +168,7 @@ class HappeningListener:
     def _answer(self, response: types.FunctionResponse) -> Happening:
         identifier = response.id or ""
         seconds = self._clock() - self._called_at.get(identifier, self._clock())
-        # Only the connection that has called can be answered: to another one it is told.
+        # A response can go only to the connection of its call; a later one gets it as text.
         renewed = self._called_on.get(identifier, self._connection) != self._connection
         return self.happening(
             "answered",

@@ -52,7 +52,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object a li
 
 
 def _answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None) -> T:
-    """Return what the store answers.
+    """Return the result of a query of the store.
 
     Raises:
         ConfigurationError: There is no such file, or it is not a store.
@@ -107,7 +107,7 @@ def _check_file(file: Path) -> None:
 
 
 def _no_session(name: str) -> ConfigurationError:
-    """Return the error for a session of which the store has nothing."""
+    """Return the error for a session without records in the store."""
     return ConfigurationError(no_such("session", name, (), _SESSIONS))
 
 
@@ -125,7 +125,7 @@ def _when(at: float) -> str:
 
 
 def commands() -> typer.Typer:
-    """Return the commands about what happened."""
+    """Return the commands about the history."""
     app = typer.Typer()
     app.callback(invoke_without_command=True)(calls)
     app.command("sessions")(sessions)
@@ -284,7 +284,7 @@ class _SessionRecords:
     results: "Sequence[KeptResult]"
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return the records as plain JSON; `record` says what each one is."""
+        """Return the records as plain JSON; `record` is the kind of each."""
         rows: list[tuple[str, Sequence[Any]]] = [
             ("call", self.calls),
             ("approval", self.approvals),
@@ -431,12 +431,12 @@ def _show(
 def paced(
     events: "Iterable[ReplayEvent]", speed: float, longest_pause: float
 ) -> "Iterator[tuple[float, ReplayEvent]]":
-    """Yield each event with how long to wait before it, in seconds.
+    """Yield the seconds to wait before each event, and the event.
 
     Args:
-        events: In their order.
-        speed: How fast; 0 without pauses.
-        longest_pause: No pause is longer, in seconds.
+        events: The events, in order.
+        speed: The speed as a factor; 0 for no pauses.
+        longest_pause: The maximum pause, in seconds.
     """
     before = None
     for event in events:
@@ -449,7 +449,7 @@ def _check_status(status: str | None) -> None:
     """Refuse a status that no call has.
 
     Raises:
-        typer.BadParameter: It is none.
+        typer.BadParameter: The status is unknown.
     """
     from leonidas_tools.calls.call import known_status
     from leonidas_tools.errors import ToolValidationError
@@ -463,10 +463,10 @@ def _check_status(status: str | None) -> None:
 
 
 def _moment(text: str | None, option: str) -> float | None:
-    """Return a time in seconds since the epoch: so long ago, or a date with or without a time.
+    """Return seconds since the epoch, from a duration ago, or a date with or without a time.
 
     Raises:
-        typer.BadParameter: It is neither.
+        typer.BadParameter: The text is neither.
     """
     from leonidas_tools.settings.fields import seconds
 

@@ -15,16 +15,16 @@ CONFIG_HELP = (
 
 Config: TypeAlias = Annotated[
     Path | None,
-    # Who reads the file says why it cannot be read, and what to do; Click would say only the first.
+    # The code that reads the file explains a failure, and what to do; Click does only the first.
     typer.Option(metavar="FILE", envvar="LEONIDAS_CONFIG", help=CONFIG_HELP, readable=False),
 ]
 """The option of every command that reads settings."""
 
 TOOLS = "`leonidas tools list` lists them"
-"""Advice after a wrong name of a tool."""
+"""Advice after an unknown name of a tool."""
 
 OWN_CONFIGS = (Path("config/tools.yaml"), Path("tools.yaml"))
-"""The settings of a folder, in the order in which they are looked for."""
+"""The settings files of a folder, in search order."""
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -35,7 +35,7 @@ def is_typed(context: typer.Context, option: str) -> bool:
 
 
 def default_config() -> Path:
-    """Return the settings file to use if none is named; say so if it is that of the demo."""
+    """Return the settings file to use if none is named; print a note if it is the demo's."""
     from leonidas_tools.cli import terminal
 
     own = [file for file in OWN_CONFIGS if file.exists()]
@@ -61,12 +61,12 @@ def _misnamed() -> list[Path]:
 
 
 def config_to_change() -> Path:
-    """Return the settings file of this folder; if there is none, the one to be made."""
+    """Return the settings file of this folder; if there is none, the one to create."""
     return next((file for file in OWN_CONFIGS if file.exists()), OWN_CONFIGS[0])
 
 
 def configs_for(scenarios: Collection[Path]) -> list[Path]:
-    """Return the settings to play each scenario with: a built-in one has built-in settings."""
+    """Return the settings file of each scenario: a built-in one has the built-in settings."""
     shipped = _shipped().resolve()
     built_in = {each for each in scenarios if shipped in each.resolve().parents}
     own = default_config() if len(built_in) < len(set(scenarios)) else _shipped()
@@ -131,7 +131,7 @@ def find_scenario(name: str) -> Path:
 
 
 def _folders() -> list[Path]:
-    """Return the folders to look in, first that of the working directory."""
+    """Return the folders to search, first that of the working directory."""
     return [OWN_CONFIGS[0].parent, _shipped()]
 
 

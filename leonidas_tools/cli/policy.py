@@ -117,7 +117,7 @@ async def _explained(
         metadata = tool_named(tools, name).metadata
         rules = _rules(tools, name)
         asked = tools.settings.current.policies.mode if mode is None else as_enum(Mode, mode)
-        # As the rules see them: arguments that do not fit never reach the rules.
+        # In the form that the rules get: invalid arguments never reach the rules.
         arguments: Mapping[str, Any] = given
         if given:
             valid = _valid(name, ArgumentValidator(metadata.parameters), given)
@@ -204,6 +204,6 @@ def reference(
 
 
 def _first_sentence(text: str) -> str:
-    """Return what a page is about: the first sentence below its title."""
+    """Return the summary of a page: the first sentence below its title."""
     _, _, about, *_ = text.splitlines()
     return about.partition(". ")[0].removesuffix(".").replace("`", "") + "."

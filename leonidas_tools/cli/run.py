@@ -95,13 +95,13 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Played:
-    """The scenario that the simulator plays."""
+    """The scenarios that the simulator plays, and how."""
 
     files: list[Path]
-    config: Path | None  # by default the settings beside each
-    profile: str | None  # of those that name no generation
+    config: Path | None  # `None` for the settings of each scenario
+    profile: str | None  # for scenarios that name no generation
     speed: float
-    has_access: bool  # a real session could have been had
+    has_access: bool  # whether a real session was possible
     console: bool
 
 
@@ -133,7 +133,7 @@ async def _talk(  # noqa: PLR0913, PLR0917 - the options of the command
     options: "VoiceOptions",
     console: bool,
 ) -> "list[Summary]":
-    """Return a real session."""
+    """Run a real session, and return its summary."""
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.cli.console import console_beside
     from leonidas_tools.cli.conversation import Company
@@ -174,7 +174,7 @@ def _how_to_talk(voice: "ChosenVoice") -> str:
 
 
 async def _play(display: "Display", played: _Played, options: "VoiceOptions") -> "list[Summary]":
-    """Play scenarios one after another; those with the same settings share their servers."""
+    """Play scenarios in order; consecutive ones with the same settings share their servers."""
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.cli.console import console_beside
     from leonidas_tools.cli.conversation import Company
@@ -200,7 +200,7 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
             await wait_for_servers(tools.runtime)
             while pending and pending[0][2] == config:
                 scenario, generation, _ = pending.pop(0)
-                tools.executor.cache.invalidate()  # a scenario plays the same after any other
+                tools.executor.cache.invalidate()  # earlier scenarios must have no influence
                 company = Company(
                     tools=tools,
                     display=display,

@@ -127,7 +127,7 @@ def _check_packages() -> None:
     """Raise an error if a package of the extra `serve` is not installed.
 
     Raises:
-        ConfigurationError: One is not installed; the error says how to install it.
+        ConfigurationError: A package is not installed; the message has the command to install it.
     """
     for package in ("numpy", "soxr", "jwt"):
         if importlib.util.find_spec(package) is None:
@@ -141,7 +141,7 @@ def _secret(variable: str, file: Path | None) -> str:
     """Return the secret.
 
     Raises:
-        ConfigurationError: There is none, or it cannot be read.
+        ConfigurationError: There is no secret, or it cannot be read.
     """
     if file is not None:
         from leonidas_tools.files.reading import read_file, why_unreadable
@@ -218,7 +218,7 @@ def _announce(address: str) -> None:
     terminal.messages().print(message, soft_wrap=True)
 
 
-async def _serve(  # noqa: PLR0913, PLR0917 - what the options say
+async def _serve(  # noqa: PLR0913, PLR0917 - the options of the command
     tools: "AdvancedToolProcessor",
     live: "GeminiLiveProcessor",
     secret: str,

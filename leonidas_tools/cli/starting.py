@@ -26,16 +26,16 @@ async def started(
     approval: "Channel | None" = None,
     builtin_tools: bool = True,
 ) -> "AsyncIterator[ToolRuntime]":
-    """Yield the tools, ready to be called; a server that cannot start is logged.
+    """Yield the tools, ready for calls, even if a server cannot start.
 
     Args:
         config: The settings file.
         needed: The only tool that is needed; servers are not awaited if it is loaded already.
-        approval: Asks a person; by default the model does.
-        builtin_tools: Whether the tools of a voice agent are there too.
+        approval: The channel that asks a person; by default the model asks.
+        builtin_tools: Whether to include the built-in tools of a voice agent.
 
     Raises:
-        LeonidasError: The settings are wrong, or a toolbox cannot be loaded.
+        LeonidasError: The settings are invalid, or a toolbox cannot be loaded.
     """
     from leonidas_tools import ToolRuntime
 

@@ -27,14 +27,14 @@ class ToldOutcome:
     at: float  # by the monotonic clock, in seconds
 
     def is_of(self, record: CallRecord) -> bool:
-        """Return whether it is the outcome of that call; a repeated id has its own ending."""
+        """Return whether it is the outcome of that call; a repeated id has a suffix after `~`."""
         known = record.id is not None and record.id_sent
         same = not known or self.id == record.id or self.id.startswith(f"{record.id}~")
         return same and self.name == record.name and self.connection > record.connection
 
 
 def told_outcomes(texts: Iterable[ReceivedText]) -> list[ToldOutcome]:
-    """Return the outcomes in what the user's side has said: a JSON object a line."""
+    """Return the outcomes in the texts that the simulator received: one JSON object per line."""
     return [outcome for text in texts for outcome in _told_in(text)]
 
 
@@ -57,10 +57,10 @@ class CallSummary:
 
     id: str | None
     tool: str
-    # also `cancelled`, `unanswered`, or `repeated` if made again after a reconnect
+    # also `cancelled`, `unanswered`, or `repeated` after a reconnect
     status: str = "unanswered"
     seconds: float | None = None
-    answers: int = 0  # that ended it
+    answers: int = 0  # the number of final answers
     ok: bool = False  # answered exactly once, or cancelled and not answered
     survived: bool = False  # outlived the connection it was made on
 
@@ -73,7 +73,7 @@ class Summary:
     problems: Sequence[str] = ()  # a sentence each
     interrupted: bool = False  # the user ended it early
     connections: int = 1
-    violations: int = 0  # of the protocol; 0 where the server does not count them
+    violations: int = 0  # of the protocol; 0 if the server does not count them
 
     @property
     def ok(self) -> bool:
@@ -126,7 +126,7 @@ class CallLog:
         self.calls: dict[str, CallSummary] = {}
         self.connections = 0
         self.refusal: str | None = None
-        """Why the last connection was refused, while there was none."""
+        """The reason for which the last connection was refused."""
 
     def note(self, happening: Happening) -> None:
         """Record a call, an answer, a cancellation or a connection."""
@@ -183,7 +183,7 @@ def of_simulation(
         outcomes.insert(0, f"the scenario needs {simulator.scenario.needs}")
     violations = simulator.violations
     wrong = _wrong(calls, interrupted=interrupted)
-    # What ended the scenario comes first; lost connections and missing answers follow from it.
+    # The failed step comes first, since it causes lost connections and missing answers.
     problems = [*outcomes, *map(str, violations), *wrong, *([] if outcomes else errors)]
     if not simulator.outcomes and not interrupted and not problems:
         problems.append("the scenario was not played")
@@ -236,11 +236,11 @@ def _timed(call: CallSummary, log: CallLog) -> CallSummary:
 def _outlived(
     record: CallRecord, told: Sequence[ToldOutcome], records: Iterable[CallRecord]
 ) -> CallSummary:
-    """Return a call that had no answer on its connection; a later one may have told it."""
+    """Return a call without an answer on its connection; a later one may have its outcome."""
     call = CallSummary(id=record.id, tool=record.name)
     outcomes = [each for each in told if each.is_of(record)]
     if outcomes:
-        # A connection that is lost in its turn may have taken the outcome with it.
+        # The outcome is sent again if that connection is lost too: count it per connection.
         most = max(Counter(each.connection for each in outcomes).values())
         return replace(
             call,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _USER = "local"
 _LOUD = 500
-"""The mean loudness, of 32767, above which sound counts as speech."""
+"""The mean amplitude, of 32767, above which audio counts as speech."""
 _QUIET_SECONDS = 0.6
 _SHORTEST_SPEECH_SECONDS = 0.2
 _BYTES_PER_SECOND = 32_000
@@ -44,7 +44,7 @@ async def gemini_agent(
 
 @asynccontextmanager
 async def simulated_agent(tools: AdvancedToolProcessor) -> AsyncIterator[Processor]:
-    """Yield an agent whose model is simulated: it tells what it has heard."""
+    """Yield an agent whose model is simulated: it confirms each input."""
     from google.genai import Client
 
     from leonidas_tools.cli.conversation import live_config
@@ -52,7 +52,7 @@ async def simulated_agent(tools: AdvancedToolProcessor) -> AsyncIterator[Process
     from leonidas_tools.simulator import LiveSimulator
 
     simulator = LiveSimulator(listen_and_answer)
-    with suppress(SimulatorError):  # that the person leaves in the middle is not an error
+    with suppress(SimulatorError):  # it is no error if the person leaves
         async with simulator:
             client = Client(api_key="simulated", http_options=simulator.http_options())
             yield _spoken(
@@ -78,9 +78,9 @@ def _spoken(live: GeminiLiveProcessor, tools: AdvancedToolProcessor) -> Processo
 
 
 async def listen_and_answer(model: SimulatedSession) -> None:
-    """Play a model that answers each text, and each sentence that it hears, until the user leaves.
+    """Play a model that answers each text and each utterance, until the user leaves.
 
-    Speech begins with sound that is loud, interrupts the answer, and ends with a pause.
+    Speech starts with loud audio, interrupts the answer (barge-in), and ends with a pause.
     """
     ear = _Ear()
     answering: asyncio.Task[None] | None = None
@@ -100,7 +100,7 @@ async def listen_and_answer(model: SimulatedSession) -> None:
 
 
 class _Ear:
-    """Tells speech from silence by its loudness."""
+    """Detects speech by its loudness."""
 
     def __init__(self) -> None:
         self._speech_seconds = 0.0
@@ -112,7 +112,7 @@ class _Ear:
         return self._speech_seconds >= _SHORTEST_SPEECH_SECONDS
 
     def answer_to(self, heard: UserInput) -> str:
-        """Return the answer to what was heard; empty if the user has not ended."""
+        """Return the answer to an input; empty while the user still speaks."""
         if heard.kind == "text":
             return f"You have typed: {heard.text}"
         if heard.kind != "audio":
@@ -135,7 +135,7 @@ def _is_loud(heard: UserInput) -> bool:
 
 
 async def _say(model: SimulatedSession, text: str) -> None:
-    # Braces would quote from an answer of a tool.
+    # Braces would be replaced by the result of a tool.
     await model.say(text.replace("{", "(").replace("}", ")"), paced=True)
     await model.turn_complete()
 

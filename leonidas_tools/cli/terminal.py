@@ -15,7 +15,7 @@ from rich.text import Text
 from leonidas_tools.redaction.visible import visible, visible_json
 
 LINE_WIDTH = 160
-"""The width of a line where the output is not a terminal."""
+"""The width of a line, in characters, if the output is not a terminal."""
 
 
 def output() -> Console:
@@ -35,9 +35,9 @@ def _console(*, stderr: bool) -> Console:
 
 
 class _Console(Console):
-    """Escape control and format characters, since texts from outside are shown.
+    """A console that escapes control and format characters in external texts.
 
-    Each print is one line: a text from outside cannot begin another line.
+    Each print is one line: an external text cannot begin another line.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -71,7 +71,7 @@ def _on_one_line(shown: Any) -> Any:
 
 
 def line(text: str) -> Text:
-    """Return a text on one line, for functions that read a string as markup."""
+    """Return a text on one line, for functions that parse a string as markup."""
     return Text(visible(text))
 
 
@@ -96,7 +96,7 @@ class _Table(Table):
     """A table in which a text is one line of its cell; a narrow terminal shows it as records."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render a line for each cell where folded names would be the result of a table."""
+        """Render a line for each cell if the table is too wide for the terminal."""
         needed = Measurement.get(console, options.update_width(LINE_WIDTH), self).minimum
         if not (self.show_header and console.is_terminal and needed > options.max_width):
             yield from super().__rich_console__(console, options)
@@ -127,7 +127,7 @@ def table(console: Console, *columns: str, title: str | None = None) -> Table:
 
 
 def one_line(value: Any, width: int) -> str:
-    """Return a value as JSON, cut to a width."""
+    """Return a text, or a value as JSON, on one line and truncated to a width."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(text.split())
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"

@@ -1,4 +1,4 @@
-"""`leonidas toolboxes`: the toolboxes there are, and what their tools may do."""
+"""`leonidas toolboxes`: the available toolboxes, and what their tools may do."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,9 @@ class _Listed:
 
     name: str
     source: str  # `built-in`, `installed` or a file
-    state: str  # that it can be loaded, or what keeps it from that
-    toolbox: "Toolbox | None" = None  # `None` where it was not imported
-    tools: "Sequence[AnyTool]" = ()  # as the settings make them, or their defaults
+    state: str  # whether it can be loaded, or why not
+    toolbox: "Toolbox | None" = None  # `None` if it was not imported
+    tools: "Sequence[AnyTool]" = ()  # created with its settings, or with their defaults
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -128,7 +128,7 @@ def _listed(settings: "Settings", folders: Sequence[Path]) -> Iterator[_Listed]:
 
 
 def _names(settings: "Settings", folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Yield where each toolbox comes from, and its name."""
+    """Yield the source of each toolbox, and its name."""
     from importlib.metadata import entry_points
 
     from leonidas_tools.tools.discovery import ENTRY_POINT_GROUP, OWN_TOOLBOXES
@@ -150,7 +150,7 @@ def _names(settings: "Settings", folders: Sequence[Path]) -> Iterator[tuple[str,
 
 
 def _offers_tools(file: Path) -> bool:
-    """Return whether a file looks like a toolbox; it is read, and not run."""
+    """Return whether a file looks like a toolbox; parse the file without running it."""
     try:
         if file.stat().st_size > _MOST_BYTES:
             return False
@@ -173,7 +173,7 @@ def _is_of_toolbox(statement: ast.stmt) -> bool:
 
 
 def _loaded(source: str, name: str, settings: "Settings", folders: Sequence[Path]) -> _Listed:
-    """Import a toolbox, and make its tools of its settings or of their defaults."""
+    """Import a toolbox, and create its tools with its settings or their defaults."""
     from leonidas_tools.runtime.toolboxes import read_toolbox_settings
     from leonidas_tools.settings.toolbox_settings import ToolboxSettings
     from leonidas_tools.tools.discovery import find_toolbox, made_tools
@@ -200,7 +200,7 @@ def _loaded(source: str, name: str, settings: "Settings", folders: Sequence[Path
 
 
 def _may(tool: "AnyTool") -> dict[str, Any]:
-    """Return what a tool may do, as it declares itself."""
+    """Return the properties that a tool declares, such as its effect."""
     about = tool.metadata
     return {
         "name": tool.name,

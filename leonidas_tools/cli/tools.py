@@ -151,7 +151,7 @@ def call(
 async def _described(
     config: Path, category: str | None, query: str | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the tools that were asked for, and the names closest to the query."""
+    """Return the matching tools, and the names closest to the query."""
     from leonidas_tools.cli.starting import started
     from leonidas_tools.tools.exports import describe
 
@@ -225,7 +225,7 @@ async def _called(config: Path, name: str, arguments: dict[str, Any]) -> "ToolRe
 
 
 def show_progress(event: "ToolEvent") -> None:
-    """Show on standard error how a call goes on."""
+    """Show the progress of a call on standard error."""
     from leonidas_tools.calls.events import EventKind
     from leonidas_tools.cli import terminal
     from leonidas_tools.cli.display import progress_text

@@ -1,4 +1,4 @@
-"""Read typed lines without holding the event loop."""
+"""Read typed lines without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_LINE_BYTES = 1 << 20
 class TypedLines:
     """The lines of standard input; each is read once, by one reader.
 
-    Reading begins with the request for the first line, and pauses while a thousand lines wait. A
+    Reading starts when the first line is requested, and pauses while a thousand lines wait. A
     line longer than a megabyte is read as several.
     """
 
@@ -36,7 +36,7 @@ class TypedLines:
         self._reader: threading.Thread | None = None
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield the lines until it ends; empty ones are left out."""
+        """Yield the lines until the input ends; skip empty ones."""
         self._start()
         while not self.ended.is_set():
             line = await self._lines.get()
@@ -47,13 +47,13 @@ class TypedLines:
                 yield line
 
     def discard(self) -> None:
-        """Drop the lines that a person has typed ahead; those of a file or a pipe stay."""
+        """Drop the lines that a person has typed ahead; keep those of a file or a pipe."""
         if not self.interactive:
             return
         discard_typed(self._descriptor)
         while not self._lines.empty():
             line = self._lines.get_nowait()
-            if line is None:  # the end, which is still to be read
+            if line is None:  # the end, which must stay in the queue
                 self._lines.put_nowait(None)
                 return
             self._room.release()
@@ -61,7 +61,7 @@ class TypedLines:
     def _start(self) -> None:
         if self._reader is None:
             loop = asyncio.get_running_loop()
-            # A read cannot be interrupted, and must not keep the program from ending.
+            # A read cannot be interrupted, and must not prevent the program from exiting.
             self._reader = threading.Thread(
                 target=self._read, args=(loop,), name="typed-lines", daemon=True
             )
@@ -72,7 +72,7 @@ class TypedLines:
             self._room.acquire()
             loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
-        # Not by `sys.stdin`: its lock, held by a thread that waits, breaks the program's exit.
+        # Not with `sys.stdin`: a waiting thread would hold its lock, and break the program's exit.
         with suppress(RuntimeError, OSError):  # the loop is closed; there is no standard input
             rest = b""
             while chunk := os.read(self._descriptor, _CHUNK_BYTES):

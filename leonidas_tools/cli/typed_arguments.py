@@ -10,7 +10,7 @@ def typed_arguments(words: list[str]) -> dict[str, Any]:
     """Return the arguments as typed; the tool's own validation turns digits into numbers.
 
     Raises:
-        typer.BadParameter: They are neither JSON nor key=value.
+        typer.BadParameter: The words are neither JSON nor key=value.
     """
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         try:

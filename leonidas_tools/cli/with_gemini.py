@@ -24,12 +24,12 @@ _SETTLE_SECONDS = 10.0
 async def with_gemini(
     company: Company, *, model: str, profile: str | None, api_key: str | None
 ) -> summary.Summary:
-    """Talks to Gemini Live; what is typed or heard by the microphone is what the user says.
+    """Run a conversation with Gemini Live; the user types, or speaks into the microphone.
 
-    `api_key` is `None` for Vertex AI, as the environment has it.
+    `api_key` is `None` for Vertex AI, with the access of the environment.
 
     Raises:
-        ConfigurationError: The environment does not say how to reach Vertex AI.
+        ConfigurationError: The environment has no access to Vertex AI.
     """
     live = gemini_model(company.tools, model=model, profile=profile, api_key=api_key)
     conversation = TerminalConversation(company)
@@ -42,13 +42,13 @@ async def with_gemini(
 
 
 async def _over(conversation: TerminalConversation, company: Company) -> None:
-    """Wait until the user has said all."""
+    """Wait until the input of the user ends."""
     if company.voice.ends:
         await conversation.heard_all.wait()
         await conversation.reply()
     else:
         ended = asyncio.Event() if company.typed is None else company.typed.ended
-        await ended.wait()  # where nothing is typed: until Ctrl-C
+        await ended.wait()  # without typed input: until Ctrl-C
 
 
 def gemini_model(
@@ -56,10 +56,10 @@ def gemini_model(
 ) -> GeminiLiveProcessor:
     """Return the live model with these tools.
 
-    `api_key` is `None` for Vertex AI, as the environment has it.
+    `api_key` is `None` for Vertex AI, with the access of the environment.
 
     Raises:
-        ConfigurationError: The environment does not say how to reach Vertex AI.
+        ConfigurationError: The environment has no access to Vertex AI.
     """
     # Google's pages name another version for Vertex AI than for the Gemini API.
     options = None if api_key else types.HttpOptions(api_version=_VERTEX_API_VERSION)
@@ -72,5 +72,5 @@ def gemini_model(
             http_options=options,
             profile=profile,
         )
-    except (ValueError, GoogleAuthError) as error:  # what is missing in the environment
+    except (ValueError, GoogleAuthError) as error:  # the environment is incomplete
         raise ConfigurationError(str(error)) from None

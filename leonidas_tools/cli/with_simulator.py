@@ -30,13 +30,13 @@ async def with_simulator(
 ) -> summary.Summary:
     """Play a scenario, over all its connections.
 
-    What is typed is read where the scenario waits for text; where it waits for sound and there is
-    no microphone, it is given silence. At a `speed` of 2, pauses are half as long.
+    If the scenario waits for text, typed lines are read. If it waits for audio and there is no
+    microphone, it receives silence. At a `speed` of 2, pauses are half as long.
     """
     company = _present(company, scenario)
     conversation = TerminalConversation(company)
     simulator = LiveSimulator(scenario, speed=speed, generation=generation.server)
-    with suppress(SimulatorError):  # what it would raise at the end is told in the summary
+    with suppress(SimulatorError):  # the summary shows this error
         async with simulator:
             live = GeminiLiveProcessor(
                 generation.model,
@@ -52,7 +52,7 @@ async def with_simulator(
 
 
 def waits_for_text(scenario: Scenario) -> bool:
-    """Return whether a scenario waits for something typed."""
+    """Return whether a scenario waits for typed text."""
     return not {"text", "any"}.isdisjoint(_awaited(scenario))
 
 
@@ -74,11 +74,11 @@ def _awaited(scenario: Scenario) -> Iterator[str]:
 
 
 def _present(company: Company, scenario: Scenario) -> Company:
-    """Return the company without input that the scenario does not await."""
+    """Return the company without unawaited text input, and with silence for awaited audio."""
     voice = company.voice
     if voice.microphone is None and "audio" in _awaited(scenario):
         voice = replace(voice, microphone=SilentMicrophone())
-    # Reading a terminal stops a program in the background.
+    # The system stops a background program that reads the terminal.
     typed = company.typed if waits_for_text(scenario) else None
     return replace(company, voice=voice, typed=typed)
 
@@ -97,5 +97,5 @@ async def _over(simulator: LiveSimulator) -> float:
         )
 
     await simulator.until(lambda: failed() or len(simulator.outcomes) >= scripts)
-    # The client does not know that there is nothing more to come, and would connect again.
+    # The client does not know that the scenario is over, and would reconnect.
     return 0.0 if failed() else _END_SECONDS

@@ -1,4 +1,4 @@
-"""The requests of the console: one operation each, with its description for OpenAPI."""
+"""The HTTP API of the console: its operations, and their description for OpenAPI."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _Body(BaseModel):
 
 
 class CallDecision(_Body):
-    """The session of a call, where the id of the call is not enough."""
+    """The session of a call, if the id of the call is not unique."""
 
     session: str | None = None
 
@@ -92,7 +92,7 @@ class SessionMode(_Body):
 
 
 class TrustedTool(_Body):
-    """A changed MCP tool that a person trusts as it was shown."""
+    """A changed MCP tool that a person trusts, with the fingerprint that was shown."""
 
     tool: str
     fingerprint: str
@@ -100,13 +100,13 @@ class TrustedTool(_Body):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operation:
-    """One request that the console answers.
+    """One operation of the HTTP API.
 
     Args:
         method: Its HTTP method.
         path: Its path, with parameters in braces.
-        summary: What it does, for OpenAPI.
-        answer: Answers it with JSON.
+        summary: A summary for OpenAPI.
+        answer: Returns the JSON value of its response.
         body: The model of its body; `dict` for settings by name.
         query: Its query parameters, each with its description.
     """
@@ -120,11 +120,11 @@ class Operation:
 
 
 class Api:
-    """The requests about some tools.
+    """The HTTP API of some tools.
 
     Args:
         tools: The tools.
-        has_agent: Whether a person can talk to an agent here.
+        has_agent: Whether a person can talk to an agent on the page.
     """
 
     def __init__(self, tools: ToolRuntime, *, has_agent: bool) -> None:
@@ -136,7 +136,7 @@ class Api:
         self._operations = self._all()
 
     def routes(self) -> list[Route]:
-        """Return the route of every operation, of the metrics page and of the description."""
+        """Return the route of every operation, of the metrics, the health checks and OpenAPI."""
         description = _openapi(self._operations)
 
         async def openapi(_: Request) -> Response:
@@ -231,7 +231,7 @@ class Api:
             headers = {**_NO_STORE}
             if operation.path.startswith("/api/tools"):
                 headers["etag"] = f'"{self._tools.settings.generation}"'
-            # JSON of tools and models may hold halves of characters, which no encoding takes.
+            # JSON of tools and models may contain lone surrogates, which UTF-8 cannot encode.
             text = utf8_text(json.dumps(told, ensure_ascii=False, default=str))
             return Response(text, headers=headers, media_type="application/json")
 
@@ -241,7 +241,7 @@ class Api:
         """Count one request that changes something.
 
         Raises:
-            HTTPException: There were too many.
+            HTTPException: There were too many requests.
         """
         if not self._change_rate.spend():
             raise HTTPException(429, "Too many requests: wait a second", {"Retry-After": "1"})
@@ -310,7 +310,7 @@ class Api:
                 desk.decide(question, decision, by="console")
                 return {"approval": question, "answer": decision.answer.value}
         for desk in desks:
-            desk.question(question)  # says why it is closed
+            desk.question(question)  # raises with the reason if it is closed
         raise HTTPException(404, f"There is no question {question!r}")
 
     def _desks(self) -> list[Approvals]:
@@ -349,7 +349,7 @@ class Api:
         if wanted not in {None, "*", f'"{generation}"'}:
             raise HTTPException(412, "The settings have changed meanwhile: read them again")
         if "${" in json.dumps(body):
-            # Read from the file it would be replaced, and shown in the answer.
+            # It would be expanded when the file is read, and the response would show it.
             raise HTTPException(422, "A value may not name a variable of the environment")
         await asyncio.to_thread(self._tools.settings.update, {"tools": {tool.name: body}})
         return await self._show_tool(request, None)
@@ -387,7 +387,7 @@ class Api:
             raise HTTPException(409, said)
         return {"trusted": body.tool}
 
-    # What has happened, and how it goes.
+    # History, metrics and health.
 
     def _store(self) -> Store:
         store = self._tools.store
@@ -441,7 +441,7 @@ class Api:
         return JSONResponse({"status": "alive"}, headers=_NO_STORE)
 
     async def _is_ready(self, _: Request) -> Response:
-        """Say whether calls can be made now; why not is in `/api/health`, which needs the token."""
+        """Return whether calls can be made now; `/api/health`, with the token, has the reason."""
         waiting = [
             server["name"]
             for server in self._tools.mcp_servers.status()
@@ -452,7 +452,7 @@ class Api:
 
 
 def errors_as_json() -> dict[type[Exception], Callable[[Request, Exception], Response]]:
-    """Return the status of each kind of error, as handlers of Starlette."""
+    """Return exception handlers for Starlette that send each kind of error as JSON."""
     statuses: dict[type[Exception], int] = {
         ToolNotFoundError: 404,
         ToolValidationError: 422,
@@ -472,12 +472,12 @@ def errors_as_json() -> dict[type[Exception], Callable[[Request, Exception], Res
     def settings(_: Request, error: Exception) -> Response:
         assert isinstance(error, ConfigurationError)
         file = error.file or ""
-        return _error(422, str(error).replace(file, Path(file).name))  # not where it lies
+        return _error(422, str(error).replace(file, Path(file).name))  # without the directory
 
     def store(_: Request, error: Exception) -> Response:
         if isinstance(error, StaleVersionError):
             return _error(412, str(error))
-        return _error(503, "The store cannot be used now: try again later")  # its words name paths
+        return _error(503, "The store cannot be used now: try again later")  # `error` has paths
 
     return {
         HTTPException: http,
@@ -500,7 +500,7 @@ def _limit(request: Request) -> int:
 
 
 async def _body(request: Request, model: type[BaseModel | dict[str, Any]] | None) -> Any:
-    """Return the body of a request, which a page elsewhere cannot send without being asked."""
+    """Return the JSON body of a request; other origins cannot send it without a preflight."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415, "Send the body as application/json")

@@ -1,4 +1,4 @@
-"""The console as an ASGI app: a page for a person, and requests for programs."""
+"""The console as an ASGI app: a page for a person, and an HTTP API for programs."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def _file(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Resp
 
 
 _PUBLIC = frozenset({"/healthz", "/openapi.json", "/readyz", *(r.path for r in _page_routes())})
-"""All else needs the token, however its path is written."""
+"""Paths without the token; all others need it, in every spelling."""
 
 
 class ConsoleApp:
     """The console of some tools, as an ASGI app; made by `console_app`.
 
-    It answers inside `async with`, which opens the tools. Where it stands alone, the server enters
-    it by the lifespan protocol; mount it with `lifespan=lambda _: app`.
+    It serves requests inside `async with`, which opens the tools. A server that runs only this app
+    enters it by the lifespan protocol; mount it with `lifespan=lambda _: app`.
     """
 
     def __init__(self, tools: ToolRuntime, access: HTTPAccess, agents: Agents | None) -> None:
@@ -99,8 +99,8 @@ class ConsoleApp:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.tools)
-            stack.push_async_callback(self._talk.ended)  # before the tools that it uses
-            stack.callback(self._closing.set)  # what streams has no other end
+            stack.push_async_callback(self._talk.ended)  # ends before the tools that it uses
+            stack.callback(self._closing.set)  # nothing else ends the event streams
             self._stack = stack.pop_all()
         return self
 
@@ -108,7 +108,7 @@ class ConsoleApp:
         await self._stack.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one connection of ASGI."""
         if scope["type"] == "lifespan":
             await receive()
             async with self:
@@ -129,22 +129,22 @@ def console_app(
     origins: Sequence[str] = (),
     agents: Agents | None = None,
 ) -> ConsoleApp:
-    """Return the console of these tools, to stand alone or in a Starlette application.
+    """Return the console of these tools, to run alone or in a Starlette application.
 
-    Run it on the event loop of the sessions that use the tools. The page is served without the
-    token, which everything that it shows needs; `/openapi.json` describes the requests.
+    Run it on the event loop of the sessions that use the tools. The page itself needs no token,
+    but all its data does; `/openapi.json` describes the requests.
 
     Args:
         tools: The tools; the app opens them.
-        token: What `Authorization: Bearer …` must say. The page takes it from `#token=…`.
-        hosts: Names that the server answers to besides those of this machine.
-        origins: Other web pages that may use it, such as `https://desk.example.com`.
-        agents: Opens the agent of each conversation that a person begins on the page, such as a
-            `LiveToolSession`; a context manager. Without it nobody can talk there.
+        token: The token of `Authorization: Bearer …`. The page reads it from `#token=…`.
+        hosts: Allowed `Host` names besides those of this machine.
+        origins: Origins of other pages that may use it, such as `https://desk.example.com`.
+        agents: Opens the agent of each conversation on the page, such as a `LiveToolSession`;
+            returns a context manager. Without it, the page has no conversations.
 
     Raises:
         ConfigurationError: The token is empty.
-        TypeError: These are not tools.
+        TypeError: `tools` is neither a `ToolRuntime` nor an `AdvancedToolProcessor`.
 
     Example:
         >>> from leonidas_tools import ToolRuntime
@@ -163,7 +163,7 @@ def console_app(
 
 
 def _is_public(path: str) -> bool:
-    """Return whether a path needs no token: the page without data, and whether all is well."""
+    """Return whether a path needs no token: the page without data, and the health checks."""
     return path in _PUBLIC
 
 

@@ -1,4 +1,4 @@
-"""The bodies of requests: bounded, in time, and JSON."""
+"""Request bodies: JSON of limited size, received in time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 20
 _MOST_VALUES = 10_000
-"""Limit of the values in a body: to check and write settings takes up to 25 microseconds each."""
+"""Most values in a body: to check and write settings takes up to 25 microseconds each."""
 
 
 async def json_object(request: Request) -> dict[str, Any]:
-    """Return the body of a request, which is a JSON object.
+    """Return the JSON object in the body of a request.
 
     Raises:
-        HTTPException: It is too long, did not arrive in time, or is not a JSON object.
+        HTTPException: The body is too long, did not arrive in time, or is not a JSON object.
     """
     content = bytearray()
     try:

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 _MOST_READERS = 64
 _HEARTBEAT_SECONDS = 15.0
 _LONGEST_SEND_SECONDS = 30.0
-"""A reader that takes nothing for so long loses its place; it resumes by `Last-Event-ID`."""
+"""Timeout of one send; the reader is disconnected, and can resume by `Last-Event-ID`."""
 
 
 class EventSource:
-    """Send the events to readers.
+    """Sends the events to readers.
 
     Args:
-        events: The events.
-        closing: Set when every reader is to end.
+        events: The event stream.
+        closing: Set to end all responses.
     """
 
     def __init__(self, events: EventStream, closing: asyncio.Event) -> None:
@@ -38,7 +38,7 @@ class EventSource:
         self._readers = 0
 
     async def answer(self, request: Request) -> Response:
-        """Answer with the state, or what came after `Last-Event-ID`, and then every event."""
+        """Stream the state, or the events after `Last-Event-ID`, and then every new event."""
         if self._readers >= _MOST_READERS:
             raise HTTPException(
                 503, "Too many readers: close one, or try again later", {"Retry-After": "5"}
@@ -89,7 +89,7 @@ class EventSource:
 
 
 class _Streaming(Response):
-    """Answer with the events; a reader that stands still loses its place, unlike in Starlette."""
+    """Streams the events; unlike a response of Starlette, disconnects a reader that stalls."""
 
     def __init__(self, source: EventSource, events: AsyncGenerator[Event]) -> None:
         super().__init__(
@@ -101,7 +101,7 @@ class _Streaming(Response):
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the head, and then the events."""
+        """Send the headers, and then the events."""
         del scope
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await self._source.stream(self._events, receive, send)

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp:
     """Return an ASGI app that reads and writes `tools.store.preferences` over HTTP.
 
-    `GET /preferences/USER` answers `{"user", "values", "version", "updated"}`; USER is all that
-    follows, a slash (`%2F`) included, but for ends of lines. `PUT` replaces the values, `PATCH`
-    changes some as RFC 7396 has it (`null` takes one away); both answer as `GET` does. `If-Match`
-    with the version that was read refuses (412) what would undo the change of another. Values that
-    the library could not read are refused (422). What is written holds at once in the sessions of
-    the tools that have this store.
+    `GET /preferences/USER` returns `{"user", "values", "version", "updated"}`. USER is the rest of
+    the path, slashes (`%2F`) included, without line ends. `PUT` replaces the values; `PATCH` merges
+    them by RFC 7396 (`null` removes a value); both return the same as `GET`. A request that has the
+    version in `If-Match` fails with 412 if there is a newer version. Values that the library could
+    not read fail with 422. A change applies at once to the sessions of all tools that have this
+    store.
 
     Raises:
-        ConfigurationError: There is no token.
+        ConfigurationError: `access` has no token.
 
     Example:
         >>> from leonidas_tools.console import HTTPAccess
@@ -43,7 +43,7 @@ def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp
     if access.token is None:
         raise ConfigurationError("Preferences are served only with a token: give one")
     endpoint = PreferenceEndpoint(preferences)
-    # A path, since servers take `%2F` for a slash before anything here sees it.
+    # `:path`, since servers decode `%2F` to a slash before the app receives it.
     route = Route("/preferences/{user:path}", endpoint.answer, methods=["GET", "PUT", "PATCH"])
     return AccessGuard(_Spoken(Router([route], redirect_slashes=False)), access)
 
@@ -55,21 +55,21 @@ class PreferenceEndpoint:
         self._preferences = preferences
 
     async def answer(self, request: Request) -> Response:
-        """Answer one request."""
+        """Handle one request."""
         try:
             found = await self._asked(request)
         except StaleVersionError as error:
             raise HTTPException(412, str(error)) from error
-        except StoreError as error:  # its words name the place of the store
+        except StoreError as error:  # its message contains the address of the store
             raise HTTPException(503, "The store cannot be used now: try again later") from error
         except ValueError as error:
             raise HTTPException(422, str(error)) from error
-        told = json.dumps(found.to_json())  # in ASCII: JSON may hold what no encoding takes
+        told = json.dumps(found.to_json())  # in ASCII: JSON may contain lone surrogates
         return Response(told, headers={"ETag": f'"{found.version}"'}, media_type="application/json")
 
     async def _asked(self, request: Request) -> Preferences:
         user = request.path_params["user"]
-        if not user or not request.scope["path"].endswith(user):  # an end of line is left out
+        if not user or not request.scope["path"].endswith(user):  # the route drops a line end
             raise HTTPException(404, "Name a user: /preferences/USER")
         if request.method in ("GET", "HEAD"):
             return await self._preferences.read(user)
@@ -80,7 +80,7 @@ class PreferenceEndpoint:
 
 
 class _Spoken:
-    """Says what is wrong as JSON."""
+    """Sends HTTP errors as JSON."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -34,17 +34,17 @@ async def serve_console(  # noqa: PLR0913 - each is an option of the server
     Run it on the event loop of the sessions that use the tools.
 
     Args:
-        tools: The tools; they are opened.
-        token: What `Authorization: Bearer …` must say.
-        host: The address to listen at.
+        tools: The tools; this function opens them.
+        token: The token of `Authorization: Bearer …`.
+        host: The address to listen on.
         port: The port; 0 for a free one.
-        hosts: Names that it answers to besides those of this machine.
-        origins: Other web pages that may use it.
-        agents: Opens the agent of each conversation that a person begins on the page.
-        on_listening: Called with the address once it listens.
+        hosts: Allowed `Host` names besides those of this machine.
+        origins: Origins of other pages that may use it.
+        agents: Opens the agent of each conversation on the page.
+        on_listening: Callback that receives the address once the server listens.
 
     Raises:
-        ConfigurationError: It cannot listen there, or the token is empty.
+        ConfigurationError: The server cannot listen on this address, or the token is empty.
     """
     names = (*hosts, *(() if is_loopback(host) else (host,)))
     app = console_app(tools, token=token, hosts=names, origins=origins, agents=agents)

@@ -1,9 +1,9 @@
-"""Talk with the agent over a WebSocket: sound and typed text in, sound out.
+"""Talk with the agent over a WebSocket: audio and typed text in, audio out.
 
-Each client has a conversation of its own. A client sends 16-bit PCM at 16 kHz in binary messages
-and `TalkMessage` as JSON; it gets 16-bit PCM at 24 kHz in binary messages, and `{"type": "ready" |
-"interrupted" | "turn_complete"}`. `ready` names the conversation: a client whose connection was
-lost resumes it by `?conversation=…`, and gets what was said meanwhile.
+Each client has its own conversation. A client sends 16-bit PCM at 16 kHz in binary messages and
+`TalkMessage` as JSON; it receives 16-bit PCM at 24 kHz in binary messages, and `{"type": "ready" |
+"interrupted" | "turn_complete"}`. `ready` has the id of the conversation: a client that lost its
+connection resumes it by `?conversation=…`, and receives the output of the meantime.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     Agents: TypeAlias = Callable[[], AbstractAsyncContextManager[Processor]]
-    """Opens an agent for one conversation; a `LiveToolSession` as a rule."""
+    """Opens the agent of one conversation, usually a `LiveToolSession`."""
 
 logger = visible_logger(__name__)
 
@@ -40,21 +40,21 @@ _LONGEST_FRAME_BYTES = 6_400  # 200 ms; the page sends 20 ms
 _MESSAGES_PER_SECOND = 100.0
 _MOST_MESSAGES_AT_ONCE = 500.0
 _MOST_TALKS = 8
-_MOST_UNHEARD_BYTES = 320_000  # 10 s that the agent has not taken yet
-_MOST_UNSENT_BYTES = 2_880_000  # 60 s that the client has not taken yet
+_MOST_UNHEARD_BYTES = 320_000  # 10 s that the agent has not received yet
+_MOST_UNSENT_BYTES = 2_880_000  # 60 s that the client has not received yet
 _MOST_WAITING_MESSAGES = 64
 _LONGEST_SEND_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 _KEPT_SECONDS = 30.0
-"""The time in which a client whose connection was lost can resume its conversation."""
+"""Seconds in which a client that lost its connection can resume its conversation."""
 _LOST = frozenset({1005, 1006})
-"""The codes of a connection that ended without a word; uvicorn says 1005 too."""
+"""The codes of a connection that ended without a close frame; uvicorn also uses 1005."""
 _MICROPHONE = "audio/pcm;rate=16000"
 _ENDED, _LEAVING, _UNSUPPORTED, _REFUSED, _FAILED, _BUSY = 1000, 1001, 1003, 1008, 1011, 1013
 
 
 class TalkMessage(BaseModel):
-    """A typed text, or that the microphone is muted."""
+    """A typed text, or a notice that the microphone is muted."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,7 +63,7 @@ class TalkMessage(BaseModel):
 
 
 class _ClosedError(Exception):
-    """The conversation ends, for a reason that the client is told."""
+    """Raised to end the conversation; the client receives the code and the reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -72,7 +72,7 @@ class _ClosedError(Exception):
 
 
 class _Waiting:
-    """Sound and messages that wait in their order; of too much sound the oldest is dropped."""
+    """A queue of audio and messages; over the limit, the oldest audio is dropped."""
 
     def __init__(self, most_sound_bytes: int) -> None:
         self._most_bytes = most_sound_bytes
@@ -82,10 +82,10 @@ class _Waiting:
         self._filled = asyncio.Event()
 
     def put(self, item: bytes | str) -> None:
-        """Add one.
+        """Add an item.
 
         Raises:
-            _ClosedError: Too many messages wait.
+            _ClosedError: Too many messages are in the queue.
         """
         self._items.append(item)
         if isinstance(item, str):
@@ -99,7 +99,7 @@ class _Waiting:
         self._filled.set()
 
     def put_back(self, item: bytes | str) -> None:
-        """Add one that could not be sent in front of all others."""
+        """Put an item that could not be sent back at the front."""
         self._items.appendleft(item)
         if isinstance(item, str):
             self._texts += 1
@@ -107,7 +107,7 @@ class _Waiting:
             self._bytes += len(item)
 
     def silence(self) -> None:
-        """Drop all sound."""
+        """Drop all audio."""
         self._drop_sound(oldest_only=False)
 
     def _drop_sound(self, *, oldest_only: bool) -> None:
@@ -123,7 +123,7 @@ class _Waiting:
         self._items.extendleft(reversed(kept))
 
     async def get(self) -> bytes | str:
-        """Remove and return the first, once there is one."""
+        """Wait for an item; remove and return the first."""
         while not self._items:
             self._filled.clear()
             await self._filled.wait()
@@ -136,11 +136,11 @@ class _Waiting:
 
 
 class TalkEndpoint:
-    """Join each client with an agent of its own, also when it comes back.
+    """Connects each client with its own agent, and connects it again after a lost connection.
 
     Args:
-        agents: Opens an agent; `None` where there is none to talk to.
-        closing: Set when every conversation is to end.
+        agents: Opens an agent; `None` if there is no agent.
+        closing: Set to end every conversation.
     """
 
     def __init__(self, agents: Agents | None, closing: asyncio.Event) -> None:
@@ -175,10 +175,10 @@ class TalkEndpoint:
             await _close(websocket, closed.code, closed.reason)
 
     def _begun(self) -> _Talk:
-        """Begin one more conversation.
+        """Start a conversation.
 
         Raises:
-            _ClosedError: There can be none.
+            _ClosedError: No conversation can start now.
         """
         if self._agents is None:
             raise _ClosedError(_REFUSED, "There is no agent to talk to here")
@@ -200,7 +200,7 @@ class TalkEndpoint:
 
 
 class _Seat:
-    """The place of a client in a conversation, which a later one takes from it."""
+    """The connection of a client in a conversation; a later client replaces it."""
 
     def __init__(self) -> None:
         self.is_wanted = asyncio.Event()
@@ -235,7 +235,7 @@ class _Talk:
             self._over.set_result(why)
 
     async def run(self) -> None:
-        """Run the agent until it ends, the console closes or the client does not come back."""
+        """Run the agent until it ends, the console closes or the client does not reconnect."""
         agent = asyncio.create_task(self._converse(), name="console:talk-agent")
         closing = asyncio.create_task(self._closing.wait(), name="console:talk-closing")
         running: set[asyncio.Task[Any]] = {agent, closing}
@@ -252,9 +252,9 @@ class _Talk:
             await asyncio.wait(running)
 
     async def serve(self, websocket: WebSocket, *, is_resumed: bool) -> _ClosedError | None:
-        """Serve a client until it leaves; return why the server closes, if it does.
+        """Serve a client until it leaves; return the reason if the server closes the connection.
 
-        A client that was there before loses its place: its connection may hang unnoticed.
+        An earlier client is disconnected: its connection may be lost without notice.
         """
         before, mine = self._place, _Seat()
         self._place = mine
@@ -273,7 +273,7 @@ class _Talk:
     def _wait_for_client(self) -> None:
         if self._over.done():
             return
-        if self._is_speaking:  # the agent answers what it has heard
+        if self._is_speaking:  # then the agent answers the audio that it has received
             self._is_speaking = False
             try:
                 self._heard.put(TalkMessage(type="audio_end").model_dump_json())
@@ -315,7 +315,7 @@ class _Talk:
         return None
 
     async def _listen(self, websocket: WebSocket) -> int:
-        """Take what a client says; return the code with which it leaves."""
+        """Receive the messages of a client; return the close code when it leaves."""
         while True:
             message = await websocket.receive()
             if message["type"] == "websocket.disconnect":
@@ -342,7 +342,7 @@ class _Talk:
         self._is_speaking = self._is_speaking and said.type != "audio_end"
 
     async def _send(self, websocket: WebSocket, is_resumed: bool) -> None:
-        """Send what the agent says until the client has left."""
+        """Send the agent's output until the client has left."""
         await self._is_open.wait()
         ready = {"type": "ready", "conversation": self.id, "resumed": is_resumed}
         item: bytes | str = json.dumps(ready)
@@ -353,7 +353,7 @@ class _Talk:
                 try:
                     await _sent(websocket, item)
                 except BaseException:
-                    self._unsent.put_back(item)  # for the client that comes back
+                    self._unsent.put_back(item)  # for the client after it reconnects
                     raise
 
     async def _converse(self) -> None:

@@ -1,4 +1,4 @@
-"""Embed texts as vectors, to search them by meaning: offline or by a service."""
+"""Embed texts as vectors for semantic search: offline or with a service."""
 
 from leonidas_tools.embeddings.embedder import Embedder, Role
 from leonidas_tools.embeddings.gemini import GeminiEmbedder

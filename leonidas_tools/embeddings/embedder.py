@@ -1,4 +1,4 @@
-"""`Embedder`: the one interface of all that turns texts into vectors."""
+"""`Embedder`: the common interface of all embedding backends."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = NDArray[np.float32]
 
 Role: TypeAlias = Literal["query", "passage"]
-"""The role of a text: it searches, or it is searched for."""
+"""The role of a text: a search query, or a passage to find."""
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors: those of similar meaning point in similar directions."""
+    """Turns texts into vectors; texts of similar meaning have vectors of similar direction."""
 
     @property
     def space(self) -> str:
-        """Return the name of its vectors: those of another name cannot be compared with them."""
+        """Return the name of the vector space; only vectors of the same space are comparable."""
 
     async def embed(self, texts: Sequence[str], role: Role) -> Vectors:
         """Return one row of length 1 for each text.
 
         Raises:
-            ModelError: There are no vectors; the error says why.
+            ModelError: The texts cannot be embedded; the error says why.
         """
 
 
 def unit_rows(vectors: Any, count: int) -> Vectors:
-    """Return vectors of length 1.
+    """Return the vectors scaled to length 1.
 
     Raises:
-        ModelError: There are not as many as texts, or they are no vectors of numbers.
+        ModelError: The number of vectors is not `count`, or a vector has no finite numbers.
     """
     numpy = import_numpy()
     try:
@@ -55,7 +55,7 @@ def import_numpy() -> Any:
     """Return `numpy`.
 
     Raises:
-        ConfigurationError: It is not installed.
+        ConfigurationError: `numpy` is not installed.
     """
     try:
         import numpy as np

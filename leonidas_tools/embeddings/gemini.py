@@ -1,4 +1,4 @@
-"""Embeddings of Gemini."""
+"""Embeddings from Gemini."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from leonidas_tools.embeddings.embedder import Role, Vectors
 
 GEMINI_MODEL = "gemini-embedding-001"
-"""The model unless another is named."""
+"""The default model."""
 
 _AT_ONCE = 64
 
 
 class GeminiEmbedder:
-    """Embeds by Gemini.
+    """Embeds texts with Gemini.
 
     Needs the extra `memory`.
 
     Args:
         model: The name of the model.
-        api_key: The key; by default that of the environment (`GEMINI_API_KEY`).
-        base_url: The address; by default Google's own.
-        dimensions: How long the vectors are.
-        timeout_seconds: For each request, with its repetitions.
+        api_key: The API key; by default `GOOGLE_API_KEY`, else `GEMINI_API_KEY` of the environment.
+        base_url: The base URL; by default Google's own.
+        dimensions: The number of dimensions of a vector.
+        timeout_seconds: The timeout of a call of `embed`, in seconds.
 
     Raises:
-        ConfigurationError: There is no key.
+        ConfigurationError: There is no API key.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class GeminiEmbedder:
         """Return one row of length 1 for each text.
 
         Raises:
-            ModelError: There are no vectors; the error says why.
+            ModelError: The texts cannot be embedded; the error says why.
         """
         from google.genai import Client, types
 
@@ -85,7 +85,7 @@ class GeminiEmbedder:
                     rows += [each.values for each in answer.embeddings or ()]
         except TimeoutError:
             raise ModelError("Gemini does not answer", reason="timeout", retryable=True) from None
-        except Exception as error:  # noqa: BLE001 - its HTTP clients have no error in common
+        except Exception as error:  # noqa: BLE001 - its HTTP clients share no base exception
             said = self._secrets(f"there are no embeddings: {type(error).__name__}: {error}")
             raise ModelError(str(said), reason="server", retryable=True) from None
         return unit_rows(rows, len(texts))

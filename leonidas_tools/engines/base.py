@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineLimits:
-    """The limits of a call."""
+    """The limits and the retry policy of a call."""
 
-    once: bool
-    room: int  # for the JSON of the result
-    seconds: float
-    retries: int = 0  # where that is safe
-    delay_seconds: float = 0.1
-    backoff: float = 2.0  # by how much each further wait is longer
+    once: bool  # whether the effect must not happen twice
+    room: int  # size limit of the result's JSON, in bytes
+    seconds: float  # timeout of an attempt
+    retries: int = 0  # most retries, each only if it is safe
+    delay_seconds: float = 0.1  # before the first retry
+    backoff: float = 2.0  # factor between a delay and the next one
     longest_delay_seconds: float = 10.0
 
 
@@ -30,11 +30,11 @@ class Code:
     """The function of a tool, for an engine that sends it to another process.
 
     Args:
-        target: Returns how another process finds it.
-        bind: Returns its arguments for a call: the positional ones and the others.
-        context: Its parameter that takes a context, if there is one.
-        collect: Whether the result of a generator is the list of all that it yields.
-        resources: What it needs of a machine.
+        target: Returns the description by which another process finds the function.
+        bind: Returns its positional and keyword arguments for a call.
+        context: The name of its parameter for the context, if there is one.
+        collect: Whether the result of a generator is the list of all values that it yields.
+        resources: The resources that it needs, such as `num_gpus`.
     """
 
     target: Callable[[], Target]
@@ -55,12 +55,12 @@ class Work:
     Args:
         call: The call; its arguments are JSON that fits the tool's schema.
         code: The function of its tool; an engine whose workers have the tool finds it by name.
-        limits: Its limits.
-        user: Who speaks in its session.
+        limits: The limits and the retry policy of the call.
+        user: The user of its session.
         parameters: The `custom_parameters` of the tool.
-        progress: Takes the progress that the tool reports, if it reports any.
-        is_leaving: Returns whether a cancellation means that this process ends, and not that the
-            answer is no longer wanted.
+        progress: Called with each progress report; `None` if the tool has no context.
+        is_leaving: Returns whether the runtime closes: a cancellation then does not mean that the
+            result is no longer wanted.
     """
 
     call: ToolCall
@@ -76,52 +76,52 @@ class Engine(Protocol):
     """Runs calls outside this process."""
 
     def prepare(self) -> None:
-        """Begin in the background what would hold up the first call."""
+        """Start work in the background that would delay the first call."""
         ...
 
     async def run(self, work: Work) -> ToolResult:
-        """Run a call to its end; cancelling this stops it.
+        """Run a call to its end, and return its result; stop the call on cancellation.
 
         Raises:
-            BaseException: What the tool raised.
-            ToolError: The call has not begun, or its outcome is not known.
+            BaseException: The tool raised this exception.
+            ToolError: The call has not begun, or its outcome is unknown.
         """
         ...
 
     async def outcome(self, work: Work) -> ToolResult:
-        """Return the outcome of a call that another process has begun; begin none.
+        """Return the outcome of a call that another process has started; start none.
 
         Raises:
-            BaseException: What the tool raised.
-            ToolError: The outcome is not known.
+            BaseException: The tool raised this exception.
+            ToolError: The outcome is unknown.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections; a later call opens new ones."""
+        """Release connections; a later call opens new ones."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RayPlace:
-    """The place of a Ray cluster."""
+    """The address of a Ray cluster, and the connection timeout."""
 
-    # such as `auto` or `10.0.0.1:6379`; by default that of `RAY_ADDRESS`
+    # such as `auto` or `10.0.0.1:6379`; by default the value of `RAY_ADDRESS`
     address: str | None = None
-    connect_seconds: float = 15.0  # how long a call waits for the connection
+    connect_seconds: float = 15.0  # seconds that a call waits for the connection
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemporalPlace:
-    """The place of a Temporal server, and the times that it may take.
+    """The address of a Temporal server, and timeouts.
 
-    What is not said here comes from the variables and the file of the Temporal command line, such
-    as `TEMPORAL_ADDRESS` and `TEMPORAL_API_KEY`.
+    Other options come from the environment variables of the Temporal command line, such as
+    `TEMPORAL_ADDRESS` and `TEMPORAL_API_KEY`, and from its configuration file.
     """
 
     address: str | None = None
     namespace: str | None = None
     task_queue: str = "leonidas"
-    connect_seconds: float = 3.0  # how long the server may take to answer
-    begin_seconds: float = 10.0  # how long a call may wait for a worker
-    heartbeat_seconds: float = 10.0  # how long a worker may be silent until it counts as dead
+    connect_seconds: float = 3.0  # timeout of an answer of the server
+    begin_seconds: float = 10.0  # seconds that a call waits for a worker
+    heartbeat_seconds: float = 10.0  # seconds without a heartbeat until a worker counts as dead

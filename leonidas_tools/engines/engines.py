@@ -1,4 +1,4 @@
-"""The table of the engines, and those of a runtime."""
+"""The table of all engines, and the engines of a runtime."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Entry:
     """An engine in the table."""
 
-    name: str  # the module and name of its class, which is made with its place
-    package: str  # what has to be installed for it
-    is_durable: bool = False  # its calls outlive this process; such an engine also repeats them
+    name: str  # module and name of its class, whose argument is the place
+    package: str  # package that must be installed for it
+    is_durable: bool = False  # whether its calls outlive this process; it then also retries them
 
 
 ENGINES: Mapping[str, Entry] = MappingProxyType(
@@ -39,7 +39,7 @@ ENGINES: Mapping[str, Entry] = MappingProxyType(
 
 
 def is_durable(runs_on: str) -> bool:
-    """Return whether calls that run there outlive this process, and are repeated there."""
+    """Return whether calls on this engine outlive this process; the engine also retries them."""
     return runs_on in ENGINES and ENGINES[runs_on].is_durable
 
 
@@ -51,7 +51,7 @@ class Engines:
         self._engines: dict[str, Engine] = {}
 
     def apply(self, places: Mapping[str, object]) -> None:
-        """Use these places for the calls that begin from now on; running calls stay."""
+        """Use these places for new calls; running calls keep their engine."""
         before, self._places = self._places, places
         for name in [name for name in self._engines if places[name] != before[name]]:
             del self._engines[name]
@@ -70,14 +70,14 @@ class Engines:
                     status="unavailable",
                     reason_code="engine_away",
                 )
-            # Its package may take half a second to import.
+            # The import of its package may take half a second.
             make = await in_own_thread(resolve_name, entry.name)
-            if place == self._places[name]:  # else the settings have changed meanwhile
+            if place == self._places[name]:  # otherwise, the settings changed during the import
                 self._engines.setdefault(name, make(place))
         return self._engines[name]
 
     async def aclose(self) -> None:
-        """Let go of all connections; a later call opens new ones."""
+        """Release all connections; a later call opens new ones."""
         engines, self._engines = self._engines, {}
         for engine in engines.values():
             await engine.aclose()

@@ -1,4 +1,4 @@
-"""Run tools as tasks of a Ray cluster, by a driver process that is connected to it."""
+"""Run tools as tasks of a Ray cluster, through a driver process that is connected to it."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 _ENTRY = entry("leonidas_tools.engines.ray_driver", "main")
 _AGAIN_SECONDS = 5.0
-"""Time after which a cluster that was away is looked for again."""
+"""Seconds to wait before the next connection attempt to an unavailable cluster."""
 _MOST_WRITTEN = 32_768
-"""Most bytes that are written on the event loop: a pipe takes them at once."""
+"""Length of a request below which it is written on the event loop: a pipe buffers it at once."""
 
 
 _MOST_READ = 256 * 1024 * 1024
 
 
 class TaskLostError(Exception):
-    """Raised when a task ended without an outcome: its process or its machine has died."""
+    """Raised when a task ends without an outcome: its process, machine or driver has died."""
 
 
 class RayEngine:
-    """Run each call as a task of a Ray cluster; connect when the first call needs it."""
+    """Runs each call as a task of a Ray cluster; the first call connects."""
 
     def __init__(self, place: RayPlace) -> None:
         self.place = place
@@ -58,15 +58,15 @@ class RayEngine:
 
     def prepare(self) -> None:
         """Connect in the background."""
-        with contextlib.suppress(ToolError):  # the first call tells
+        with contextlib.suppress(ToolError):  # the first call raises it
             self._started()
 
     async def run(self, work: Work) -> ToolResult:
-        """Run a call in the cluster; cancelling ends its process there.
+        """Run a call in the cluster; kill its process there on cancellation.
 
         Raises:
-            BaseException: What the tool raised.
-            ToolError: The call has not begun, or its outcome is not known.
+            BaseException: The tool raised this exception.
+            ToolError: The call has not begun, or its outcome is unknown.
         """
         try:
             return await self._run(work)
@@ -74,7 +74,7 @@ class RayEngine:
             raise _lost(work) from None
 
     async def outcome(self, work: Work) -> ToolResult:
-        """Raise that the outcome is not known: a task ends with the process that asked for it."""
+        """Raise an error: a task ends with its submitting process, so its outcome is unknown."""
         raise _lost(work)
 
     async def _run(self, work: Work) -> ToolResult:
@@ -111,7 +111,7 @@ class RayEngine:
                     raise TaskLostError(str(what[0]) if what else "the driver has ended")
 
     async def aclose(self) -> None:
-        """End the driver, and its tasks with it; a later call starts another."""
+        """Kill the driver, which ends its tasks; a later call starts a new driver."""
         driver, self._driver = self._driver, None
         if driver is not None:
             await in_own_thread(driver.end)
@@ -121,7 +121,7 @@ class RayEngine:
         why = await driver.connected(self.place.connect_seconds)
         if why is None:
             return driver
-        if why != _SLOW:  # else it may yet come
+        if why != _SLOW:  # a slow connection may still succeed
             self._away_until = time.monotonic() + _AGAIN_SECONDS
             self._why = why
             if self._driver is driver:
@@ -143,7 +143,7 @@ _SLOW = "it takes long to connect"
 
 
 def _away(why: str) -> RetryableError:
-    """Return the error of a call that has not begun, and so may be made again."""
+    """Return the error of a call that has not begun, so a retry is safe."""
     return RetryableError(
         say("ray_away", problem=why), status="unavailable", reason_code="ray_away"
     )
@@ -161,7 +161,7 @@ def _lost(work: Work) -> ToolError:
 
 @dataclass(slots=True)
 class _Call:
-    """A call whose answers a loop waits for."""
+    """A call, and the queue of its answers on an event loop."""
 
     loop: asyncio.AbstractEventLoop
     answers: asyncio.Queue[list[Any]] = field(default_factory=asyncio.Queue)
@@ -172,10 +172,10 @@ class _Call:
 
 
 class _DriverProcess:
-    """The driver process; its pipes are read by a thread."""
+    """The driver process; a thread reads its answers."""
 
     def __init__(self, address: str) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with an entry of ours
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with our own entry point
             [sys.executable, "-c", _ENTRY, *map(str, sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -192,21 +192,21 @@ class _DriverProcess:
         self._known = threading.Event()
         self._why: str | None = None
         self.has_ended = False
-        """True once it can take no more calls."""
+        """Whether the process has ended, so it accepts no more calls."""
         threading.Thread(
             target=_read, args=(weakref.ref(self), self._process), name="leonidas-ray", daemon=True
         ).start()
         self._write(pickle.dumps(("connect", 0, address)))
 
     async def connected(self, seconds: float) -> str | None:
-        """Return why there is no connection after some time; `None` if there is one."""
+        """Return why there is no connection after `seconds`; `None` if there is one."""
         if not self._known.is_set() and not await in_own_thread(self._known.wait, seconds):
             return _SLOW
         return self._why
 
     @contextlib.asynccontextmanager
     async def call(self, *what: Any) -> Any:
-        """Send a call, and yield its answers; leaving before the last one ends it."""
+        """Send a call, and yield the queue of its answers; cancel the call on cancellation."""
         number, call = next(self._numbers), _Call(asyncio.get_running_loop())
         with self._lock:
             if self.has_ended:
@@ -232,7 +232,7 @@ class _DriverProcess:
     def _write(self, body: bytes) -> None:
         assert self._process.stdin is not None
         unsent = memoryview(HEADER.pack(len(body)) + body)
-        with self._writing, contextlib.suppress(OSError, ValueError):  # the reader tells of its end
+        with self._writing, contextlib.suppress(OSError, ValueError):  # the reader reports its end
             while unsent:
                 unsent = unsent[self._process.stdin.write(unsent) or 0 :]
 
@@ -242,7 +242,7 @@ class _DriverProcess:
         self._process.wait()
 
     def take(self, answer: list[Any]) -> None:
-        """Take an answer of the process."""
+        """Pass an answer of the process to its call."""
         *what, number = answer
         if number == 0:
             self._why = None if what[0] == "connected" else str(what[1])
@@ -254,7 +254,7 @@ class _DriverProcess:
             call.put(what)
 
     def ended(self) -> None:
-        """Tell all calls that the process has ended."""
+        """Report the end of the process to all calls."""
         with self._lock:
             self.has_ended = True
             calls = list(self._calls.values())
@@ -266,7 +266,7 @@ class _DriverProcess:
 
 
 def _read(driver: weakref.ref[_DriverProcess], process: subprocess.Popen[bytes]) -> None:
-    """Read the answers of a driver to their end."""
+    """Read the answers of a driver until it ends or violates the protocol."""
     assert process.stdout is not None
     with open(process.stdout.fileno(), "rb", closefd=False) as answers:
         while header := answers.read(HEADER.size):
@@ -282,7 +282,7 @@ def _read(driver: weakref.ref[_DriverProcess], process: subprocess.Popen[bytes])
                 break
             taking.take(answer)
             del taking
-    signal_end(process)  # one that says what it must not waits for us to read on
+    signal_end(process)  # after a violation, it would block on the pipe that nothing reads
     process.wait()
     for stream in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):

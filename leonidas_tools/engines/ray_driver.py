@@ -1,6 +1,6 @@
 """The program that is connected to a Ray cluster, and the task that runs a tool there.
 
-It is a process of its own, since a Ray driver ends its process when it has lost the cluster.
+It is a separate process, because a Ray driver ends its process when it has lost the cluster.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _LONGEST_PROGRESS_BYTES = 1 << 20
 
 
 class RayTask(NamedTuple):
-    """A call of a tool's function, as it is sent to the cluster."""
+    """A call of a tool's function, in the form that is sent to the cluster."""
 
     target: Any
     pickled: bytes
     tool: str
-    room: int  # for the JSON of the result
-    context: str | None  # the parameter that takes a context
-    parameters: Mapping[str, Any]  # what the context has of the settings
-    collect: bool
-    main: Any  # the main script, where the function is defined in it
+    room: int  # size limit of the result's JSON, in bytes
+    context: str | None  # name of the parameter for the context
+    parameters: Mapping[str, Any]  # the `custom_parameters` of the tool
+    collect: bool  # whether the result of a generator is the list of all its values
+    main: Any  # the main script, if it defines the function
 
 
 class RemoteContext:
     """The `ToolContext` of a tool on another machine."""
 
     cancelled = False
-    """A task that is cancelled is ended, and sees nothing of it."""
+    """Always false: cancellation kills the task."""
 
     def __init__(
         self, parameters: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]
@@ -61,12 +61,12 @@ class RemoteContext:
     def progress(
         self, message: str | None = None, *, fraction: float | None = None, **data: Any
     ) -> None:
-        """Report how far the tool is."""
+        """Report the progress of the tool."""
         said = {"message": message, "fraction": fraction}
         self._tell({**data, **{key: value for key, value in said.items() if value is not None}})
 
     def raise_if_cancelled(self) -> None:
-        """Do nothing: a task that is cancelled is ended."""
+        """Do nothing: cancellation kills the task."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
@@ -84,7 +84,7 @@ def run(work: RayTask) -> bytes:
 
 
 def run_telling(work: RayTask) -> Iterator[bytes]:
-    """Run a tool; yield its progress but for what is too long to show, and then its outcome."""
+    """Run a tool; yield its progress reports, except any over 1 MiB, and then its outcome."""
     said = queue.SimpleQueue[bytes | None]()
 
     def tell(data: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ async def _drained_async(
 def _keep(
     value: Any, kept: list[Any], collect: bool, tell: Callable[[dict[str, Any]], None] | None
 ) -> None:
-    """Keep the next value of a generator; the one before was progress."""
+    """Keep the next value of a generator, and report the previous value as progress."""
     if kept and tell is not None:
         before = kept[-1]
         tell({"message" if isinstance(before, str) else "value": before})
@@ -173,7 +173,7 @@ def _json(message: list[Any]) -> bytes:
 
 
 def _extend_path(path: list[str]) -> None:
-    """Find modules where the session finds them, on the same machine at least."""
+    """Add the session's import path, which exists at least on the same machine."""
     sys.path.extend(each for each in path if each not in sys.path)
 
 
@@ -181,7 +181,7 @@ def _extend_path(path: list[str]) -> None:
 
 
 def main() -> None:
-    """Connect to the cluster, and run what the parent asks for until it closes its pipe."""
+    """Connect to the cluster, and run the parent's calls until the parent closes its pipe."""
     channel = Channel()
     _, _, address = channel.receive()
     try:
@@ -189,7 +189,7 @@ def main() -> None:
 
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         driver = _Driver(channel, ray)
-    except BaseException as error:  # noqa: BLE001 - the edge: whatever keeps Ray from starting
+    except BaseException as error:  # noqa: BLE001 - the edge: Ray may raise anything
         channel.send(["away", type(error).__name__, 0])
         return
     channel.send(["connected", importlib.metadata.version("ray"), 0])
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def _needs(amounts: tuple[tuple[str, float], ...]) -> dict[str, Any]:
-    """Return resources in the words of Ray: what it does not know by name is custom."""
+    """Return resources as options of a Ray task; a resource without an own option is custom."""
     known: dict[str, Any] = {name: amount for name, amount in amounts if name in _OF_RAY}
     custom = {name: amount for name, amount in amounts if name not in _OF_RAY}
     return {**known, "resources": custom} if custom else known
@@ -207,12 +207,12 @@ _OF_RAY = frozenset({"num_cpus", "num_gpus", "memory"})
 
 
 class _Driver:
-    """Runs calls as Ray tasks, and tells the parent what comes of them."""
+    """Runs calls as Ray tasks, and sends their progress and outcomes to the parent."""
 
     def __init__(self, channel: Channel, ray: Any) -> None:
         self._channel = channel
         self._ray = ray
-        options = {"max_retries": 0}  # retries are the session's to decide, by the effect
+        options = {"max_retries": 0}  # the session decides on retries, by the effect of the tool
         path = list(sys.path)
 
         def task(work: RayTask) -> bytes:
@@ -223,7 +223,7 @@ class _Driver:
             _extend_path(path)
             yield from run_telling(work)
 
-        # Made once, for Ray sends a function to the cluster each time that it is made.
+        # Cached, because Ray sends each new remote function to the cluster.
         self._task = functools.cache(
             lambda telling, needs: (
                 ray.remote(num_returns="streaming", **options, **_needs(needs))(telling_task)
@@ -236,7 +236,7 @@ class _Driver:
         self._tasks = set[asyncio.Task[None]]()
 
     async def serve(self) -> None:
-        """Take requests until the channel ends the process with its parent."""
+        """Process requests; the channel ends this process when its parent ends."""
         loop = asyncio.get_running_loop()
         requests = asyncio.Queue[Any]()
 
@@ -268,7 +268,7 @@ class _Driver:
                     self._tell(number, await each)
             else:
                 self._tell(number, await running)
-        except Exception as error:  # noqa: BLE001 - the edge: whatever Ray says
+        except Exception as error:  # noqa: BLE001 - the edge: Ray may raise anything
             self._channel.send(["lost", type(error).__name__, number])
         else:
             self._channel.send(["over", number])

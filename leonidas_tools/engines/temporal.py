@@ -1,7 +1,7 @@
-"""Run calls as Temporal workflows: what must happen once happens once, although machines die.
+"""Run calls as Temporal workflows: a call that must run once runs once, even if machines die.
 
-The id of the workflow comes from the session and the call. Two processes that ask the same call,
-or one that asks again after a crash, find the same workflow and its one outcome.
+The id of the workflow is derived from the session and the call. If two processes make the same
+call, or one repeats it after a crash, they find the same workflow and its one outcome.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from leonidas_tools.engines.base import TemporalPlace, Work
 
 _MOST_BYTES = 1_000_000
-"""Of a result's JSON: the server takes no payload of 2 MB, and pictures come on top."""
+"""Most bytes of a result's JSON: the server rejects payloads of 2 MB, and images come on top."""
 _LONGEST_ID = 200
 _PROGRESS_SECONDS = 1.0
 _SCHEDULED_ONLY = 2
-"""The events of a workflow that no worker has taken: it was started, and its task was scheduled."""
+"""Most events of a workflow that no worker has taken: its start, and the scheduling of its task."""
 
 
 async def connect(place: TemporalPlace) -> Client:
     """Connect to a server.
 
     Raises:
-        RetryableError: It cannot be reached.
+        RetryableError: The server cannot be reached, or has no address.
     """
     options = ClientConfig.load_client_connect_config()
     if place.address is not None:
@@ -81,14 +81,14 @@ class TemporalEngine:
         """Do nothing: the first call connects."""
 
     async def run(self, work: Work) -> ToolResult:
-        """Run a call, or wait for the workflow that runs it already.
+        """Run a call, or wait for the workflow that already runs it.
 
-        Cancelling this cancels the workflow, unless this process ends: then the workflow goes on,
-        and answers the same call asked by another process.
+        Cancellation cancels the workflow, unless this process ends: the workflow then continues,
+        and returns its outcome to the same call of another process.
 
         Raises:
-            BaseException: What the tool raised.
-            ToolError: The call has not begun, or its outcome is not known.
+            BaseException: The tool raised this exception.
+            ToolError: The call has not begun, or its outcome is unknown.
         """
         client = await self._connected()
         asked = self._asked(work)
@@ -96,13 +96,13 @@ class TemporalEngine:
         return await self._ended(starting, asked, work)
 
     async def outcome(self, work: Work) -> ToolResult:
-        """Return the outcome of a call that another process has begun; begin none.
+        """Return the outcome of a call that another process has started; start none.
 
-        Its arguments are not compared: those in a store are without secrets.
+        The arguments are not compared, because a store keeps them without secrets.
 
         Raises:
-            BaseException: What the tool raised.
-            ToolError: The outcome is not known.
+            BaseException: The tool raised this exception.
+            ToolError: The outcome is unknown.
         """
         client = await self._connected()
         asked = replace(self._asked(work), gist="")
@@ -127,14 +127,14 @@ class TemporalEngine:
             handle = await asyncio.shield(starting)
             return await self._told(handle, asked, work.progress)
         except asyncio.CancelledError:
-            with contextlib.suppress(RPCError, ToolError):  # it is away, or the workflow has ended
+            with contextlib.suppress(RPCError, ToolError):  # no server, or the workflow has ended
                 handle = await starting
                 if not work.is_leaving():
                     await handle.cancel(rpc_timeout=timedelta(seconds=self.place.connect_seconds))
             raise
 
     async def _connected(self) -> Client:
-        """Return the client of a server that answers now."""
+        """Return the client, after a health check of the server."""
         if self._client is None:
             self._client = await connect(self.place)
         timeout = timedelta(seconds=self.place.connect_seconds)
@@ -181,10 +181,10 @@ class TemporalEngine:
     async def _start(
         self, client: Client, identifier: str, asked: there.TemporalCall
     ) -> WorkflowHandle[Any, Any]:
-        """Start the workflow, unless there is one of that id.
+        """Start the workflow, unless one with this id exists.
 
         Raises:
-            ToolError: It is not known whether it has started.
+            ToolError: It is unknown whether the workflow has started.
         """
         try:
             return await client.start_workflow(
@@ -209,7 +209,7 @@ class TemporalEngine:
         asked: there.TemporalCall,
         progress: Callable[[Mapping[str, Any]], None] | None,
     ) -> ToolResult:
-        """Return the outcome, and tell the progress meanwhile."""
+        """Wait for the outcome and return it; report progress during the wait."""
         if progress is None:
             return await self._outcome(handle, asked)
         telling = asyncio.ensure_future(_tell(handle, progress))
@@ -241,18 +241,18 @@ class TemporalEngine:
         return result_of(answer["result"])
 
     async def _is_withdrawn(self, handle: WorkflowHandle[Any, Any]) -> bool:
-        """End a workflow that no worker has taken; return whether nothing of it has run."""
+        """Terminate a workflow that no worker has taken; return whether its tool never ran."""
         about = await handle.describe()
         if about.status is not WorkflowExecutionStatus.RUNNING:
             return False
         if about.history_length > _SCHEDULED_ONLY:
             return False
-        with contextlib.suppress(RPCError):  # it has ended meanwhile, or goes on
+        with contextlib.suppress(RPCError):  # the workflow has ended, or continues
             await handle.terminate("no worker has taken it")
-        return await _was_withdrawn(handle)  # a worker may have taken it meanwhile
+        return await _was_withdrawn(handle)  # a worker may have taken it just before
 
     def _raised(self, cause: BaseException, asked: there.TemporalCall) -> BaseException:
-        """Return what a workflow that has failed stands for."""
+        """Return the exception for the failure of a workflow."""
         if isinstance(cause, CancelledError) and not asked.once:
             return ToolError(say("cancelled", tool=asked.tool), status="cancelled")
         if not isinstance(cause, ApplicationError) or not cause.details:
@@ -273,12 +273,12 @@ class TemporalEngine:
                 return _lost(asked)
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._client = None
 
 
 def workflow_id(call: ToolCall) -> str:
-    """Return the id of a call's workflow; a call without an id has one of its own.
+    """Return the id of a call's workflow; use a random one for a call without an id.
 
     Example:
         >>> from leonidas_tools.calls.call import ToolCall, ToolSession
@@ -295,11 +295,11 @@ def workflow_id(call: ToolCall) -> str:
 async def _tell(
     handle: WorkflowHandle[Any, Any], progress: Callable[[Mapping[str, Any]], None]
 ) -> None:
-    """Tell what the last heartbeat of the activity says, each time it says something else."""
+    """Report the progress in the last heartbeat of the activity, each time it has changed."""
     before = None
     while True:
         await asyncio.sleep(_PROGRESS_SECONDS)
-        with contextlib.suppress(RPCError):  # the outcome says what is wrong
+        with contextlib.suppress(RPCError):  # the outcome reports the error
             about = await handle.describe()
             for activity in about.raw_description.pending_activities:
                 said = await about.data_converter.decode(activity.heartbeat_details.payloads)
@@ -309,7 +309,7 @@ async def _tell(
 
 
 async def _was_withdrawn(handle: WorkflowHandle[Any, Any]) -> bool:
-    """Return whether a workflow was terminated before its tool may have run."""
+    """Return whether a workflow was terminated before its activity was scheduled."""
     events = (await handle.fetch_history()).events
     if not events[-1].HasField("workflow_execution_terminated_event_attributes"):
         return False
@@ -326,7 +326,7 @@ async def _user_of(client: Client, handle: WorkflowHandle[Any, Any]) -> str | No
 
 
 def _check_same(gist: str, asked: there.TemporalCall) -> None:
-    """Refuse the outcome of another call that had the same id, where the arguments are known."""
+    """Raise an error for the outcome of another call with this id, if the arguments are known."""
     if asked.gist and gist != asked.gist:
         raise _of_another(asked)
 

@@ -1,7 +1,7 @@
 """Serve the tools of a runtime to Temporal: one workflow, which runs one activity.
 
-The workflow decides on retries, because it is what survives a machine. The activity has one
-attempt, so that Temporal by itself never runs a tool twice.
+The workflow decides on retries, because it survives the failure of a machine. The activity has one
+attempt, so Temporal itself never runs a tool twice.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ if TYPE_CHECKING:
 WORKFLOW = "leonidas_call"
 _ACTIVITY = "leonidas_tool"
 RAISED, DIED, LATE, NOT_BEGUN = "tool_raised", "worker_died", "timeout", "not_begun"
-"""The types of the failures of a workflow."""
+"""The failure types of a workflow."""
 _BEATS = 3
-"""How many heartbeats are sent in the time after which a missing one counts as a death."""
+"""Heartbeats sent within one heartbeat timeout."""
 _LONGEST_PAUSE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TemporalCall:
-    """A call as a workflow has it."""
+    """The input of a workflow: a call and its limits."""
 
     tool: str
     arguments: dict[str, Any]
     id: str
     session: str
     user: str | None
-    gist: str  # identifies the tool, its arguments and the user
-    once: bool
-    room: int  # for the JSON of the result
-    seconds: float
-    begin_seconds: float  # how long an attempt may wait for a worker
-    heartbeat_seconds: float  # how long a worker may be silent until it counts as dead
+    gist: str  # hash of the tool's name, its arguments and the user
+    once: bool  # whether the effect must not happen twice
+    room: int  # size limit of the result's JSON, in bytes
+    seconds: float  # timeout of an attempt
+    begin_seconds: float  # seconds that an attempt waits for a worker
+    heartbeat_seconds: float  # seconds without a heartbeat until a worker counts as dead
     retries: int = 0
     delay_seconds: float = 0.1
     backoff: float = 2.0
@@ -69,14 +69,14 @@ class TemporalCall:
 
 @workflow.defn(name=WORKFLOW, sandboxed=False)  # it is short, and reads neither clock nor state
 class CallWorkflow:
-    """Run one call, and repeat it where its effect allows that."""
+    """Runs one call, and retries it if its effect allows that."""
 
     @workflow.run
     async def run(self, call: TemporalCall) -> dict[str, Any]:
-        """Return the result as JSON, with what identifies the call.
+        """Run the call, and return its result as JSON with the hash of the call.
 
         Raises:
-            ApplicationError: The call has failed; the type says how.
+            ApplicationError: The call has failed; its type is the kind of failure.
         """
         for attempt in range(call.retries + 1):
             if attempt:
@@ -102,14 +102,14 @@ class CallWorkflow:
             start_to_close_timeout=timedelta(seconds=call.seconds),
             heartbeat_timeout=timedelta(seconds=call.heartbeat_seconds),
             retry_policy=RetryPolicy(maximum_attempts=1),
-            # So that a cancelled workflow ends as its tool did: it may have been faster.
+            # A cancelled workflow ends as its tool did, which may have finished first.
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=call.tool,
         )
 
 
 def _failure(error: ActivityError, call: TemporalCall) -> tuple[ApplicationError | None, bool]:
-    """Return how an attempt has failed, and whether another is safe; `None` if cancelled."""
+    """Return the failure of an attempt (`None` if cancelled), and whether a retry is safe."""
     cause = error.cause
     kind, details, may_repeat = DIED, [], not call.once
     if isinstance(cause, ApplicationError):
@@ -135,7 +135,7 @@ class _Activity:
 
     @activity.defn(name=_ACTIVITY)
     async def run(self, call: TemporalCall) -> dict[str, Any]:
-        """Run the tool, and tell the server that this process lives."""
+        """Run the tool, and send heartbeats to the server."""
         beat = _Heartbeat()
         beating = asyncio.create_task(beat.run(), name=f"heartbeat:{call.tool}")
         try:
@@ -149,17 +149,17 @@ class _Activity:
             with contextlib.suppress(asyncio.CancelledError):
                 await beating
         error, fields = result.error, result_json(result, call.room, call.tool)
-        if error is None:  # also where the tool has returned a failure
+        if error is None:  # also if the tool returned a failure
             return fields
         raised = failure_json(error, call.tool)
-        if isinstance(error, ToolError):  # the result is without what is secret in its texts
+        if isinstance(error, ToolError):  # the texts of the result contain no secrets
             raised["says"] = fields
         says = {
             "raised": raised,
             "safe": isinstance(error, RetryableError) and result.retryable,
             "again": result.retryable if isinstance(error, ToolError) else True,
         }
-        # Benign: the runtime has logged it, without what is secret in it.
+        # Benign: the runtime has already logged it, without secrets.
         benign = ApplicationErrorCategory.BENIGN
         raise ApplicationError(RAISED, says, type=RAISED, non_retryable=True, category=benign)
 
@@ -175,7 +175,7 @@ class _Activity:
 
 
 class _Heartbeat:
-    """Tells the server that the activity runs, and how far it is."""
+    """Sends heartbeats of the activity to the server, with its last progress report."""
 
     def __init__(self) -> None:
         self._said: tuple[Mapping[str, Any], ...] = ()
@@ -203,14 +203,14 @@ def temporal_worker(
     calls: int = 8,
     grace_seconds: float = 30.0,
 ) -> Worker:
-    """Return a worker, which runs the calls of a task queue while it is open.
+    """Return a worker that runs the calls of a task queue.
 
     Args:
-        runtime: Has the tools; it must be open as long as the worker.
+        runtime: The runtime with the tools; it must stay open as long as the worker runs.
         client: The connection to the server.
-        task_queue: Where the calls come from.
-        calls: How many calls run at once.
-        grace_seconds: How long calls may run on when the worker is told to end.
+        task_queue: The name of the task queue.
+        calls: Most calls that run at once.
+        grace_seconds: Seconds that running calls may continue after the worker is stopped.
 
     Example:
         >>> async def main():
@@ -224,7 +224,7 @@ def temporal_worker(
         workflows=[CallWorkflow],
         activities=[_Activity(runtime).run],
         max_concurrent_activities=calls,
-        # A workflow has a few events. Kept by one worker, it would wait for that if it died.
+        # A workflow has few events. In the cache of a dead worker, it would wait for that worker.
         max_cached_workflows=0,
         max_heartbeat_throttle_interval=_LONGEST_PAUSE,
         default_heartbeat_throttle_interval=_LONGEST_PAUSE,

@@ -1,8 +1,8 @@
-"""Open what lies beneath a folder: the kernel refuses every path that leads out of it.
+"""Open paths beneath a folder, and refuse every path that leads out of it.
 
-Paths are not compared as text, so that no link, no `..` and no swap between check and use leads
-out. `openat2` does it where the kernel has it; elsewhere each part of the path is opened by itself
-without following links.
+Paths are not compared as text, so no link, no `..` and no swap between check and use leads out.
+If the kernel has `openat2`, the kernel does this; otherwise each part of the path is opened by
+itself, without following links.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class OutsideError(OSError):
 
 
 class NotRegularError(OSError):
-    """Raised when there is something else than a regular file."""
+    """Raised when a path leads to something other than a regular file."""
 
     def __init__(self, kind: str, path: str) -> None:
         super().__init__(errno.EINVAL, f"it is a {kind}, not a regular file", path)
@@ -62,18 +62,18 @@ class _OpenHow(ctypes.Structure):
 
 
 def kind_of(found: os.stat_result) -> str:
-    """Return what a file is, such as `file`, `directory` or `link`."""
+    """Return the kind of a file, such as `file`, `directory` or `link`."""
     return next((name for test, name in _KINDS if test(found.st_mode)), "something else")
 
 
 def open_beneath(folder: int, path: str, flags: int) -> int:
-    """Open a path relative to an open folder, and nothing outside of it.
+    """Open a path relative to an open folder, and nothing outside of that folder.
 
-    Links that stay inside are followed where the kernel has `openat2`, and refused elsewhere.
+    Links that stay inside are followed if the kernel has `openat2`, and refused otherwise.
 
     Raises:
         OutsideError: The path leads out of the folder.
-        OSError: It cannot be opened.
+        OSError: The path cannot be opened.
     """
     if "\0" in path:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
@@ -82,16 +82,16 @@ def open_beneath(folder: int, path: str, flags: int) -> int:
 
 
 def open_folder(folder: int, path: str) -> int:
-    """Open a folder beneath a folder, to open something in it."""
+    """Open a folder beneath a folder as a base for other calls."""
     return open_beneath(folder, path, _DIRECTORY)
 
 
 def open_regular(folder: int, path: str) -> int:
-    """Open a regular file for reading; nothing else is ever opened, not even for a moment.
+    """Open a regular file for reading, and never open anything else, not even briefly.
 
     Raises:
-        NotRegularError: It is something else, or a file of the kernel.
-        OSError: It cannot be opened.
+        NotRegularError: The path is not a regular file, or is a file of the kernel.
+        OSError: The path cannot be opened.
     """
     place = open_beneath(folder, path, _PATH_ONLY)
     try:
@@ -100,16 +100,16 @@ def open_regular(folder: int, path: str) -> int:
             raise NotRegularError(kind_of(status), path)
         if status.st_dev in _kernel_devices():
             raise NotRegularError("file of the kernel", path)
-        return os.open(f"/proc/self/fd/{place}", _READ)  # that very file, whatever the path is now
+        return os.open(f"/proc/self/fd/{place}", _READ)  # the same file, even after a rename
     finally:
         os.close(place)
 
 
 def make_folders(folder: int, path: str) -> list[str]:
-    """Make the folders of a path that are missing; return their paths, the outermost first.
+    """Make the missing folders of a path, and return their paths, the outermost first.
 
     Raises:
-        OSError: One of them cannot be made; those that were made are removed again.
+        OSError: A folder cannot be made; the folders already made are removed again.
     """
     made: list[str] = []
     parts = [part for part in path.split("/") if part not in ("", ".")]
@@ -128,7 +128,7 @@ def make_folders(folder: int, path: str) -> list[str]:
 
 
 def remove_folders(folder: int, made: list[str]) -> None:
-    """Remove folders that `make_folders` has made, where they are still empty."""
+    """Remove the folders that `make_folders` made, if they are still empty."""
     for path in reversed(made):
         head, _, name = path.rpartition("/")
         with contextlib.suppress(OSError), opened_folder(folder, head) as parent:
@@ -137,7 +137,7 @@ def remove_folders(folder: int, made: list[str]) -> None:
 
 @contextlib.contextmanager
 def opened_folder(folder: int, path: str) -> Iterator[int]:
-    """Open a folder beneath a folder for a while."""
+    """Open a folder beneath a folder, and close it when the block ends."""
     opened = open_folder(folder, path)
     try:
         yield opened
@@ -146,14 +146,14 @@ def opened_folder(folder: int, path: str) -> Iterator[int]:
 
 
 def write_whole(folder: int, name: str, content: bytes, mode: int | None = None) -> os.stat_result:
-    """Write a file in an open folder at once: a reader sees the old content or the new one.
+    """Write a file in an open folder atomically: a reader sees the old or the new content.
 
-    A link of that name is replaced, and what it points to stays.
+    A link with that name is replaced; the target of the link stays unchanged.
 
-    `mode` is by default that of any new file.
+    `mode` defaults to the mode of any new file.
 
     Raises:
-        OSError: It cannot be written; what was there before still is.
+        OSError: The file cannot be written; the old content remains.
     """
     temporary = f".{secrets.token_hex(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -179,7 +179,7 @@ def write_whole(folder: int, name: str, content: bytes, mode: int | None = None)
 
 @functools.cache
 def _has_openat2() -> bool:
-    """Return whether the kernel has `openat2`, and no filter of system calls forbids it."""
+    """Return whether the kernel has `openat2` and no system call filter forbids it."""
     handle = os.open("/", _DIRECTORY)
     try:
         os.close(_openat2(handle, ".", _DIRECTORY))
@@ -202,7 +202,7 @@ def _openat2(folder: int, path: str, flags: int) -> int:
     size = ctypes.c_size_t(ctypes.sizeof(how))
     call = _system_call()
     number = errno.EAGAIN
-    # The kernel asks to try again where something was renamed meanwhile.
+    # The kernel returns EAGAIN if something was renamed meanwhile.
     for _ in range(_TRIES):
         opened: int = call(
             ctypes.c_long(_OPENAT2),
@@ -244,7 +244,7 @@ def _walked(folder: int, path: str, flags: int) -> int:
 
 
 def _step(place: list[int], part: str, path: str) -> None:
-    """Go one part further; `..` goes back by the folders that are open, not by the disk."""
+    """Go one part further; resolve `..` by the folders opened so far, not by the file system."""
     if part == "..":
         if len(place) == 1:
             raise OutsideError(path)
@@ -256,7 +256,7 @@ def _step(place: list[int], part: str, path: str) -> None:
 
 
 def _kernel_devices() -> set[int]:
-    """Return the devices whose files are made by the kernel, and tell of all its processes."""
+    """Return the device numbers of `/proc` and `/sys`, whose files the kernel generates."""
     found = set()
     for path in _KERNEL_FOLDERS:
         with contextlib.suppress(OSError):

@@ -14,10 +14,10 @@ _NAMING_THEM = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 async def trusted_certificates() -> ssl.SSLContext:
-    """Return the TLS context that trusts what the system trusts; HTTP clients share it.
+    """Return a TLS context with the trust store of the system, shared by all HTTP clients.
 
-    Reading the certificates takes tens of milliseconds, so a thread does it, once. An HTTP client
-    without a context of its own reads them in the event loop, for each connection.
+    Reading the certificates takes tens of milliseconds, so a thread reads them, once. An HTTP
+    client without a context of its own reads them in the event loop, for each connection.
     """
     return await asyncio.to_thread(_read, *map(os.environ.get, _NAMING_THEM))
 

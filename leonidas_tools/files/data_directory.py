@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 VARIABLE = "LEONIDAS_DATA_DIR"
-"""The environment variable that names another directory."""
+"""The environment variable that overrides the data directory."""
 
 
 def data_directory() -> Path:
-    """Return the data directory: `LEONIDAS_DATA_DIR`, else the system's; it may not exist yet.
+    """Return `LEONIDAS_DATA_DIR`, else the data directory of the platform; it may not exist yet.
 
     Example:
         >>> os.environ["LEONIDAS_DATA_DIR"] = "/srv/leonidas"

@@ -1,4 +1,4 @@
-"""A file that only the user can read, that several processes share, and that is never half-made."""
+"""A file that only the user can read, shared by several processes and written atomically."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 class PrivateFile:
-    """A small file of the user's own, written all at once.
+    """A small file that only the user can read, written atomically.
 
-    Its folder is made with the first write.
+    The first write makes the folder of the file.
 
     Example:
         >>> import tempfile
@@ -38,7 +38,7 @@ class PrivateFile:
 
     @property
     def stamp(self) -> tuple[int, int, int] | None:
-        """Return another one once the file has been replaced; `None` where it is missing."""
+        """Return a value that changes when the file is replaced; `None` if the file is missing."""
         try:
             status = self.path.stat()
         except OSError:
@@ -49,8 +49,8 @@ class PrivateFile:
         """Return the content; `None` if the file is missing.
 
         Raises:
-            OSError: It cannot be read, is not a regular file, or is too large.
-            ValueError: It is not text.
+            OSError: The file cannot be read, is not a regular file, or is too large.
+            ValueError: The content is not UTF-8.
         """
         try:
             return read_file(self.path, _MOST_BYTES).decode("utf-8")
@@ -61,7 +61,7 @@ class PrivateFile:
         """Replace the content atomically: a reader sees the old or the new content.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         self._make_folder()
         handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
@@ -81,14 +81,14 @@ class PrivateFile:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Within it no other process is within it; it waits for that.
+        """Hold an exclusive lock across processes in the block; wait until the lock is free.
 
         Raises:
             OSError: The folder cannot be written to.
         """
         try:
             import fcntl
-        except ImportError:  # Windows: the last of two that write at once wins
+        except ImportError:  # Windows: of two concurrent writes, the last one wins
             yield
             return
         with self._lock_file("lock") as handle:
@@ -102,28 +102,28 @@ class PrivateFile:
     async def turn(self, patience_seconds: float) -> AsyncIterator[None]:
         """Keep other processes out during slow work, without blocking the event loop.
 
-        The lock differs from that of `locked`, which may be taken inside. The lock of a process
-        that ends is free; after `patience_seconds` this one goes on without it.
+        This lock differs from the lock of `locked`, which may be acquired inside the block. The
+        lock of a process that ends is released. After `patience_seconds` the block runs unlocked.
         """
         with contextlib.ExitStack() as stack:
             try:
                 handle = stack.enter_context(self._lock_file("turn"))
-            except OSError:  # nothing can be written there, so that there is nothing to agree on
+            except OSError:  # nobody can write there, so a lock is not needed
                 yield
                 return
             stack.callback(_release, handle)
             until = time.monotonic() + patience_seconds
-            # Nothing tells when another process has released it.
-            while not _taken(handle) and time.monotonic() < until:  # noqa: ASYNC110 - as said
+            # There is no notification when another process releases the lock.
+            while not _taken(handle) and time.monotonic() < until:  # noqa: ASYNC110 - see above
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             yield
 
     @contextlib.contextmanager
     def _lock_file(self, kind: str) -> Iterator[int]:
-        """Open a file beside this one; it stays, since others may have it open."""
+        """Open a lock file beside this file; keep it afterwards, as others may have it open."""
         self._make_folder()
         lock = self.path.with_name(f"{self.path.name}.{kind}")
-        # A link would have a file made wherever it points to; Windows has no such flag.
+        # A link would create a file at its target; Windows has no such flag.
         own = getattr(os, "O_NOFOLLOW", 0)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | own, 0o600)
         try:
@@ -136,7 +136,7 @@ class PrivateFile:
 
 
 def _taken(handle: int) -> bool:
-    """Try to take a lock; return `True` also where the system has no locks."""
+    """Try to acquire a lock; return `True` also if the system has no locks."""
     try:
         import fcntl
 

@@ -1,4 +1,4 @@
-"""Read files that a user names: regular files of bounded size, and never a wait for a writer."""
+"""Read files that a user names: only regular files of bounded size, without blocking on a FIFO."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES: Final = 4 * 1024 * 1024
-"""Default limit of the bytes read from a file."""
+"""Default limit of the size of a file, in bytes."""
 
 _PIECE_BYTES: Final = 256 * 1024
-# Opening a FIFO waits for its writer, and opening a terminal may make it ours.
+# Opening a FIFO waits for its writer; opening a terminal may make it our controlling terminal.
 _FLAGS: Final = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)
@@ -31,7 +31,7 @@ _KINDS: Final = (
 
 
 def why_unreadable(error: OSError) -> str:
-    """Return what is wrong with a file that cannot be read, and what to do about it.
+    """Return why a file cannot be read, and how to fix that.
 
     Example:
         >>> why_unreadable(FileNotFoundError())
@@ -52,7 +52,7 @@ def open_file(path: Path) -> IO[bytes]:
     Raises:
         OSError: The file cannot be opened, or is not a regular file.
     """
-    # Looked at twice: opening some devices does something, and the file may be replaced meanwhile.
+    # Checked twice: opening some devices has effects, and the file may be replaced in between.
     _require_regular(path.stat(), path)
     handle = os.open(path, _FLAGS)
     try:

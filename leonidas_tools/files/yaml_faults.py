@@ -1,4 +1,4 @@
-"""Explain a fault of a YAML text in the words of its writer instead of those of the parser."""
+"""Explain a YAML syntax error in the terms of the author instead of the terms of the parser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TAB = re.compile(r" *\t")
 _VARIABLE = re.compile(r"\$\{[^{}]*\}")
 _BRACKET = re.compile(r"(?<!\$)[\[{]")
 _LONGEST_GAP = 100
-"""Spaces looked at before a variable."""
+"""Maximum number of characters to look at before a variable."""
 _INDENTED = "the line is indented differently from those it belongs to"
 _WORDS = (
     ("maximum nesting depth", "it is nested too many levels deep"),
@@ -34,11 +34,11 @@ _WORDS = (
     ("block sequence", _INDENTED),
     ("block end", _INDENTED),
 )
-"""By what the parser says, in the order of how much it says."""
+"""Explanations by a part of the parser's message, the most specific part first."""
 
 
 def yaml_fault(error: Any, text: str) -> tuple[str, int | None]:
-    r"""Return what is wrong with a text that is not YAML, and its line, counted from 1.
+    r"""Return an explanation of a YAML syntax error, and its line, counted from 1.
 
     Example:
         >>> import yaml

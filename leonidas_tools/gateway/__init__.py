@@ -1,4 +1,4 @@
-"""The gateway: each WebSocket is a conversation with a user of its own."""
+"""The gateway: one conversation with one user over each WebSocket."""
 
 from leonidas_tools.gateway.app import GatewayApp, gateway_app
 from leonidas_tools.gateway.limits import GatewayLimits

@@ -1,4 +1,4 @@
-"""The gateway as an ASGI app: `/conversation`, and the pages of health and metrics."""
+"""The gateway as an ASGI app: `/conversation`, the health checks and the metrics."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _NO_STORE = {"cache-control": "no-store"}
 class GatewayApp:
     """The gateway of some tools, as an ASGI app; made by `gateway_app`.
 
-    It answers inside `async with`, which opens the tools; leaving ends all conversations. Where it
-    stands alone, the server enters it by the lifespan protocol.
+    It serves requests inside `async with`, which opens the tools; leaving ends all conversations.
+    A server that runs only this app enters it by the lifespan protocol.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class GatewayApp:
             await stack.enter_async_context(self.tools)
             if self._guard is not None:
                 stack.callback(self.tools.monitor.subscribe(self._guard))
-            stack.push_async_callback(self._ended)  # before the tools that they use
+            stack.push_async_callback(self._ended)  # ends before the tools that they use
             self._stack = stack.pop_all()
         return self
 
@@ -92,7 +92,7 @@ class GatewayApp:
         await self._stack.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one connection of ASGI."""
         if scope["type"] == "lifespan":
             await receive()
             async with self:
@@ -109,10 +109,10 @@ class GatewayApp:
             await PlainTextResponse(why, status)(scope, receive, send)
 
     async def drain(self) -> None:
-        """Admit no more conversations, and wait for the others to end at a quiet moment.
+        """Refuse new conversations, and wait for the others to end at a quiet moment.
 
-        Those that have not ended after `limits.grace_seconds` are ended. Clients are told by
-        the close code 1012.
+        Conversations that still run after `limits.grace_seconds` are ended. Clients receive the
+        close code 1012.
         """
         self._draining.set()
         if self._running:
@@ -188,7 +188,7 @@ class GatewayApp:
         return JSONResponse({"status": "alive"}, headers=_NO_STORE)
 
     async def _is_ready(self, _: Request) -> Response:
-        """Say whether a conversation can begin: the tools are there, and it does not drain."""
+        """Return whether a conversation can start: MCP servers are started, no drain is running."""
         states = {server["state"] for server in self.tools.mcp_servers.status()}
         starting = not states.isdisjoint({"starting", "connecting"})
         status = "draining" if self._draining.is_set() else "starting" if starting else "ready"
@@ -217,20 +217,20 @@ def gateway_app(  # noqa: PLR0913 - each is an option of the server
     """Return the gateway of these tools, an ASGI app.
 
     Args:
-        tools: The tools of all conversations; the app opens them. Each conversation has a session,
-            whose user its policies and rules know.
+        tools: The tools of all conversations; the app opens them. Each conversation has a session
+            with its user, for policies and rules.
         model: The model of all conversations.
-        secret: What tokens are signed with, at least 32 bytes.
+        secret: The secret that signs tokens, at least 32 bytes.
         limits: The limits of this process.
-        hosts: Names that the server answers to besides those of this machine.
-        origins: Web pages of other servers that may use it.
-        any_address: Whether it answers to every IP address it is reached by, as behind a proxy.
+        hosts: Allowed `Host` names besides those of this machine.
+        origins: Origins of web pages of other servers that may use it.
+        any_address: Whether any IP address is an allowed `Host`, as behind a proxy.
 
     Raises:
         ConfigurationError: The secret is too short.
         TypeError: An argument is of a wrong type.
     """
-    access = HTTPAccess(  # for Host and Origin; each user has a token of his own
+    access = HTTPAccess(  # checks Host and Origin; each user has their own token
         token=checked_secret(secret),
         hosts=tuple(hosts),
         origins=tuple(origins),
@@ -263,7 +263,7 @@ class _Metrics:
         )
 
     def started(self) -> None:
-        """Count a conversation that begins."""
+        """Count a conversation that starts."""
         self._started.inc()
 
     def ended(self, reason: str) -> None:
@@ -271,7 +271,7 @@ class _Metrics:
         self._ended.labels(reason).inc()
 
     def refused(self, reason: str) -> None:
-        """Count a conversation that does not begin."""
+        """Count a conversation that is refused."""
         self._refused.labels(reason).inc()
 
     def exposition(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Why a conversation ends, as a WebSocket says it."""
+"""The close codes of a conversation, and the error that ends it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BUSY: Final = 1013
 
 
 class CloseError(Exception):
-    """Raised to end a conversation for a reason that the client is told.
+    """Raised to end a conversation; the client receives the code and the reason.
 
     Args:
         code: The close code.
-        why: A word for the metrics.
+        why: The reason as a label of the metrics.
         reason: The reason, at most 123 bytes.
     """
 

@@ -63,7 +63,7 @@ _SPEAKERS = {"input_transcription": "user", "output_transcription": "agent"}
 
 
 class _Unsent:
-    """Sound and messages for the client, in their order."""
+    """A queue of audio and messages for the client."""
 
     def __init__(self, most_bytes: float) -> None:
         self._most_bytes = most_bytes
@@ -73,10 +73,10 @@ class _Unsent:
         self._all_sent = asyncio.Event()
 
     def put(self, item: bytes | str) -> None:
-        """Add one.
+        """Add an item.
 
         Raises:
-            CloseError: Too much waits.
+            CloseError: The queue is too long.
         """
         self._items.append(item)
         self._filled.set()
@@ -87,20 +87,20 @@ class _Unsent:
             raise CloseError(REFUSED, "slow_reader", "The client reads too slowly")
 
     def _texts(self) -> int:
-        # Sound is cut into frames of one length, so that most items are not texts.
+        # Most items are frames of audio: count the texts only if they can be too many.
         if len(self._items) <= _MOST_UNSENT_MESSAGES:
             return 0
         return sum(isinstance(each, str) for each in self._items)
 
     def drop_sound(self) -> None:
-        """Drop all sound."""
+        """Drop all audio."""
         self._items = deque(each for each in self._items if isinstance(each, str))
         self._bytes = 0
 
     async def get(self) -> bytes | str:
-        """Remove and return the first, once there is one."""
+        """Wait for an item; remove and return the first."""
         while not self._items:
-            self._all_sent.set()  # who asks for the next has sent the last
+            self._all_sent.set()  # the caller has sent the last item
             self._filled.clear()
             await self._filled.wait()
         item = self._items.popleft()
@@ -109,12 +109,12 @@ class _Unsent:
         return item
 
     async def all_sent(self) -> None:
-        """Wait until all was sent."""
+        """Wait until all items are sent."""
         await self._all_sent.wait()
 
 
 class _Moment:
-    """Tell whether the conversation is at a quiet moment: no turn, no call, no sound to play."""
+    """Detects quiet moments of the conversation: no turn, no call, no audio to play."""
 
     def __init__(self) -> None:
         self._in_turn = False
@@ -123,7 +123,7 @@ class _Moment:
         self._changed = asyncio.Event()
 
     def heard(self, part: ProcessorPart) -> None:
-        """Note a part of the agent."""
+        """Record a part from the agent."""
         if (call := part.part.function_call) is not None:
             self._calls.add(call.id or "")
         elif (answer := part.part.function_response) is not None:
@@ -136,15 +136,15 @@ class _Moment:
         self._changed.set()
 
     def typed(self) -> None:
-        """Note that the user has typed."""
+        """Record that the user has typed."""
         self._in_turn = True
 
     def plays(self, seconds: float) -> None:
-        """Note sound that the client plays from now on, after what it was given before."""
+        """Record audio that the client plays, after the audio that it received before."""
         self._played_at = max(self._played_at, asyncio.get_running_loop().time()) + seconds
 
     def silenced(self) -> None:
-        """Note that the client plays nothing more."""
+        """Record that the client plays nothing more."""
         self._played_at = 0.0
         self._changed.set()
 
@@ -153,7 +153,7 @@ class _Moment:
         return self._in_turn or bool(self._calls)
 
     async def quiet(self) -> None:
-        """Wait for such a moment."""
+        """Wait for a quiet moment."""
         loop = asyncio.get_running_loop()
         while self._is_busy or loop.time() < self._played_at:
             self._changed.clear()
@@ -166,15 +166,15 @@ class GatewayConversation:
     """One conversation.
 
     Args:
-        websocket: The client, accepted.
-        user: Who the client is.
-        secret: What tokens are signed with.
-        model: The model that is talked to.
-        tools: What answers its calls.
+        websocket: The connection of the client, accepted.
+        user: The user of the client.
+        secret: The secret that signs tokens.
+        model: The model.
+        tools: Runs the model's calls.
         limits: The limits.
-        draining: Set when the conversation is to end at a quiet moment.
-        closing: Set when it is to end at once.
-        guard: Judges resumptions; `None` where the store knows which calls have run.
+        draining: Set to end the conversation at a quiet moment.
+        closing: Set to end the conversation at once.
+        guard: Checks resumptions; `None` if the store records the calls that have run.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of a conversation
@@ -220,11 +220,11 @@ class GatewayConversation:
         self._unsent = _Unsent(self._limits.unsent_seconds * bytes_per_second)
 
     async def hold(self) -> None:
-        """Run until a side ends.
+        """Run the conversation until either side ends it.
 
         Raises:
             WebSocketDisconnect: The client has left.
-            CloseError: It ends for another reason.
+            CloseError: The conversation ends for another reason.
         """
         start = await self._started()
         self._use(start.sound)
@@ -254,12 +254,12 @@ class GatewayConversation:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        for task in tasks:  # in their order: that the client has left comes first
+        for task in tasks:  # in this order: a client that has left comes first
             if task in done:
                 task.result()
 
     def _resume(self, token: str) -> None:
-        """Go on with the conversation of a token, with what the store has of it."""
+        """Resume the conversation of a token, with its data in the store."""
         known = resumption_of(token, self._secret, self._user)
         if known is None:
             reason = "The resumption is not valid here, or has expired: start without it"
@@ -269,7 +269,7 @@ class GatewayConversation:
             raise CloseError(UNSUPPORTED, "resumption", reason)
         self._session = ToolSession(known.session, user=self._user)
         self._session.get(Resumption).use(known.handle, at=known.at)
-        for tool in known.read:  # the model knows it, though the store may not be there
+        for tool in known.read:  # its results are in the model's context, even without a store
             self._session.get(UntrustedContent).mark(tool)
 
     async def _started(self) -> wire.Start:
@@ -341,7 +341,7 @@ class GatewayConversation:
         decision = Decision.approve() if given.approve else Decision.deny()
         try:
             self._session.get(Approvals).decide(given.question, decision, by="gateway")
-        except ToolError as error:  # it was answered otherwise, or has expired
+        except ToolError as error:  # it has another answer already, or has expired
             self._tell("problem", question=given.question, text=str(error))
 
     async def _send(self) -> None:
@@ -393,7 +393,7 @@ class GatewayConversation:
             self._tell("turn_complete")
 
     def _begin(self, *, resumed: bool) -> None:
-        """Tell the client that the model is there."""
+        """Send `ready`: the model is connected."""
         sound, id_ = self._sound, self._session.id
         self._tell("ready", session=id_, format=sound.encoding, rate=sound.hertz, resumed=resumed)
         self._opened.set()
@@ -406,7 +406,7 @@ class GatewayConversation:
 
     def _tell_questions(self) -> None:
         if not self._opened.is_set():
-            return  # what was asked elsewhere may be asked again before the model is there
+            return  # a question from elsewhere may be pending before the model is connected
         pending = {each.id: each for each in self._session.get(Approvals).pending()}
         for gone in self._asked - pending.keys():
             self._tell("question_closed", id=gone)
@@ -443,12 +443,12 @@ def _restarting() -> CloseError:
 
 
 def _close_error(error: BaseException) -> CloseError:
-    """Return why the conversation ends when the agent raises."""
+    """Return the `CloseError` for an error of the agent."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, CloseError):
         return error
-    if isinstance(error, APIError):  # the model's server says why; our code does not
+    if isinstance(error, APIError):  # its message has the reason; a traceback does not
         logger.error("A conversation has failed: %s", said_by(error))
     else:
         logger.error("A conversation has failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""Limits on conversations, and who is admitted by them."""
+"""Limits on conversations, and the admission of conversations."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _IN_A_MINUTE = "Too many conversations in a minute: wait"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatewayLimits:
-    """The limits of one gateway process; those of a user apply to all that share a store.
+    """The limits of one gateway process; user limits apply to all processes that share a store.
 
     Args:
-        conversations: Conversations at once.
-        conversations_per_user: Conversations of one user at once.
-        starts_per_user_minute: Conversations that one user may begin in a minute.
-        frame_seconds: The longest frame of sound.
-        idle_seconds: How long a client may send nothing.
-        longest_seconds: How long a conversation may last.
-        unsent_seconds: How much sound may wait for a client that reads slowly.
-        grace_seconds: How long conversations may last once the gateway drains.
+        conversations: The maximum of concurrent conversations.
+        conversations_per_user: The maximum of concurrent conversations of one user.
+        starts_per_user_minute: Conversations that one user may start in a minute.
+        frame_seconds: The longest frame of audio.
+        idle_seconds: The longest time in which a client sends nothing.
+        longest_seconds: The longest duration of a conversation.
+        unsent_seconds: The most audio that may wait for a client that reads slowly.
+        grace_seconds: The longest duration of a conversation once the gateway drains.
     """
 
     conversations: int = 200
@@ -52,10 +52,10 @@ class GatewayLimits:
 
 
 class Admission:
-    """The conversations there are, of whom, and since when.
+    """Admits conversations within the limits, and counts those that run.
 
     Args:
-        limits: What they are held to.
+        limits: The limits.
         store: Counts the conversations of a user in all processes; `None` if this is the only one.
     """
 
@@ -94,7 +94,7 @@ class Admission:
     async def _begun(self, store: Store, user: str) -> str | None:
         """Count a conversation in the store; return its id.
 
-        If the store does not answer, a user has one conversation in this process, or none.
+        If the store fails, a user has one conversation in this process, or none.
         """
         limits = self._limits
         try:

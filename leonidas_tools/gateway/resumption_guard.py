@@ -1,4 +1,4 @@
-"""Refuse a resumption whose model may make a call again that has run, where no store knows it."""
+"""Refuse resumptions that may repeat a call, if no store records the calls that have run."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _START, _REFUSED = EventKind.START, EventKind.ERROR
 
 
 class ResumptionGuard:
-    """Record when each session's calls of effect `once` ended, and judge resumptions by that.
+    """Records when each session's calls of effect `once` ended, and checks resumptions.
 
     Args:
-        tools: What runs the calls.
+        tools: Runs the calls.
     """
 
     def __init__(self, tools: AdvancedToolProcessor) -> None:
         self.process = secrets.token_hex(8)
-        """Stands for this process: another one, or the one before it, had calls of its own."""
+        """Random id of this process; the calls of other processes, or earlier ones, are unknown."""
         self._executor = tools.executor
         self._open: dict[tuple[str | None, str], set[str]] = {}
         self._ended: OrderedDict[tuple[str | None, str], float] = OrderedDict()
         self._forgotten = 0.0
-        """Until when calls of sessions that are no longer remembered have ended."""
+        """Time at which the last call of a dropped session ended, in seconds since the epoch."""
 
     def __call__(self, event: ToolEvent) -> None:
-        """Note the start or the end of a call."""
+        """Record the start or the end of a call."""
         call, key = event.call, (event.call.session.user, event.call.session.id)
         if event.kind is _START:
             if call.tool is None or call.settings is None:
@@ -53,7 +53,7 @@ class ResumptionGuard:
                     self._forgotten = max(self._forgotten, ended)
 
     def may_repeat_call(self, user: str, known: Resumed) -> bool:
-        """Return whether the model that resumes may not know of a call that runs or has ended."""
+        """Return whether the resumed model may lack a call that is running or has ended."""
         key = (user, known.session)
         is_from_here = known.process == self.process
         ended = self._ended.get(key, self._forgotten)

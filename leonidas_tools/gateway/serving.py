@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
 LONGEST_MESSAGE_BYTES: Final = 64_000
-"""Of a WebSocket: more than a second of sound in the widest format."""
+"""Limit of a WebSocket message: more than a second of audio in the largest format."""
 
 
 async def serve_gateway(  # noqa: PLR0913 - each is an option of the server
@@ -36,22 +36,22 @@ async def serve_gateway(  # noqa: PLR0913 - each is an option of the server
 ) -> None:
     """Serve conversations over WebSockets, until cancelled; then drain.
 
-    Cancelled again while it drains, it ends all conversations at once.
+    If cancelled again while it drains, end all conversations at once.
 
     Args:
-        tools: The tools of all conversations; they are opened.
+        tools: The tools of all conversations; this function opens them.
         model: The model of all conversations.
-        secret: What tokens are signed with, at least 32 bytes.
-        host: The address to listen at. Beyond this machine, put a proxy with TLS before it.
+        secret: The secret that signs tokens, at least 32 bytes.
+        host: The address to listen on. Beyond this machine, put a proxy with TLS in front.
         port: The port; 0 for a free one.
         limits: The limits of this process.
-        hosts: Names that it answers to besides those of this machine.
-        origins: Web pages of other servers that may use it.
-        listener: A socket that listens already, in place of `host` and `port`.
-        on_listening: Called with the address once it listens.
+        hosts: Allowed `Host` names besides those of this machine.
+        origins: Origins of web pages of other servers that may use it.
+        listener: A listening socket, instead of `host` and `port`.
+        on_listening: Callback that receives the address once the server listens.
 
     Raises:
-        ConfigurationError: It cannot listen there, or the secret is too short.
+        ConfigurationError: The server cannot listen on this address, or the secret is too short.
     """
     app = gateway_app(
         tools,
@@ -83,7 +83,7 @@ async def _serve(
             try:
                 await asyncio.shield(serving)
             except asyncio.CancelledError:
-                await app.drain()  # while it listens, so that a probe is told
+                await app.drain()  # while it listens, so that probes receive a response
                 raise
             finally:
                 http.should_exit = True

@@ -1,4 +1,4 @@
-"""Sound between the format of a client and that of the model."""
+"""Conversion of audio between the format of a client and that of the model."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Encoding: TypeAlias = Literal["pcm16", "mulaw"]
 
 _SPOKEN_HERTZ = 24_000
 _LEAST_HERTZ, _MOST_HERTZ = 8_000, 48_000
-"""Of the model's sound; less would become very much sound for the client."""
+"""Limits of the model's sample rate; a lower rate would become too much audio for the client."""
 _RATE = re.compile(r"rate=(\d{4,5})(?!\d)", re.ASCII)
 _LITTLE = np.dtype("<i2")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SoundFormat:
-    """The sound of a client, one channel.
+    """The audio format of a client, with one channel.
 
     Args:
         encoding: `pcm16` (little-endian) or `mulaw` (G.711).
-        hertz: The samples a second.
+        hertz: The sample rate.
     """
 
     encoding: Encoding = "pcm16"
@@ -38,38 +38,38 @@ class SoundFormat:
 
     @property
     def sample_bytes(self) -> int:
-        """Return the length of a sample."""
+        """Return the length of a sample in bytes."""
         return 1 if self.encoding == "mulaw" else 2
 
     @property
     def mime_type(self) -> str:
-        """Return the type of the decoded sound; the model takes any rate that is named."""
+        """Return the MIME type of the decoded audio; the model accepts any rate in it."""
         return f"audio/pcm;rate={self.hertz}"
 
     def decoded(self, frame: bytes) -> bytes:
-        """Return sound of the client as 16-bit PCM."""
+        """Return audio of the client as 16-bit PCM."""
         if self.encoding == "pcm16":
             return frame
         return _decoded()[np.frombuffer(frame, np.uint8)].astype(_LITTLE, copy=False).tobytes()
 
     def seconds(self, length: int) -> float:
-        """Return the duration of so many bytes."""
+        """Return the duration of `length` bytes."""
         return length / (self.hertz * self.sample_bytes)
 
 
 class SoundToClient:
-    """The sound of the model as a client takes it."""
+    """Converts the model's audio to the format of a client."""
 
     def __init__(self, sound: SoundFormat) -> None:
         self._sound = sound
         self._resampled = _Resampled(_SPOKEN_HERTZ, sound.hertz)
 
     def take(self, data: bytes, mime_type: str) -> bytes:
-        """Return the next sound; a resampler keeps up to 75 ms of it back.
+        """Convert the next audio; a resampler buffers up to 75 ms of it.
 
         Args:
             data: 16-bit PCM.
-            mime_type: What says its rate; a rate that no speech has is not believed.
+            mime_type: Its type, with the rate; a rate that no speech has is ignored.
         """
         named = _RATE.search(mime_type)
         hertz = int(named[1]) if named else _SPOKEN_HERTZ
@@ -81,11 +81,11 @@ class SoundToClient:
         return self._encoded(self._resampled.take(np.frombuffer(whole, _LITTLE)))
 
     def finish(self) -> bytes:
-        """Return what was kept back, at the end of a turn."""
+        """Return the buffered audio, at the end of a turn."""
         return self._encoded(self._resampled.finish())
 
     def drop(self) -> None:
-        """Drop what was kept back, at an interruption."""
+        """Drop the buffered audio, at an interruption."""
         self._resampled.finish()
 
     def _encoded(self, samples: Samples) -> bytes:
@@ -115,7 +115,7 @@ class _Resampled:
         return rest
 
 
-# G.711, as tables: of one byte to a sample, and of each sample to its byte.
+# G.711 as tables: from each byte to its sample, and from each sample to its byte.
 
 _BIAS = 33
 _CLIP = 8159

@@ -1,4 +1,4 @@
-"""Signed tokens that say who a client is: JSON Web Tokens with HMAC-SHA256."""
+"""Signed tokens that identify a client: JSON Web Tokens with HMAC-SHA256."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def make_token(secret: str, user: str, *, seconds: float = 3600.0, audience: str
 
     Args:
         secret: The secret of the gateway, at least 32 bytes.
-        user: Who signs in.
-        seconds: How long the token can open conversations.
+        user: The user.
+        seconds: How long the token can start conversations.
         audience: `leonidas-gateway`, or `leonidas-metrics` for the metrics alone.
 
     Raises:
@@ -53,10 +53,10 @@ def make_token(secret: str, user: str, *, seconds: float = 3600.0, audience: str
 
 
 def checked_secret(secret: str) -> str:
-    """Return the secret.
+    """Return the secret if it is long enough.
 
     Raises:
-        ConfigurationError: It is too short.
+        ConfigurationError: The secret is too short.
     """
     if len(secret.encode()) < _SHORTEST_SECRET_BYTES:
         raise ConfigurationError(
@@ -67,7 +67,7 @@ def checked_secret(secret: str) -> str:
 
 
 def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> str | None:
-    """Return the user that a token signs in; `None` if it is not valid."""
+    """Return the user of a token; `None` if the token is not valid."""
     if token is None or len(token) > _LONGEST_TOKEN_BYTES:
         return None
     claims = _claims(token, secret, audience)
@@ -76,14 +76,14 @@ def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> st
 
 
 class Resumed(NamedTuple):
-    """The state that a conversation goes on with.
+    """The state of a conversation that is resumed.
 
     Args:
         session: The id of its session.
-        handle: The handle of the model.
-        at: When the model gave it, in seconds since the epoch.
-        read: The tools whose untrusted results the model knows.
-        process: The process that knows what has run since, where no store does.
+        handle: The resumption handle of the model.
+        at: When the model sent the handle, in seconds since the epoch.
+        read: The tools whose untrusted results are in the model's context.
+        process: The process that recorded the calls since, if no store does.
     """
 
     session: str
@@ -102,7 +102,7 @@ def make_resumption(
     read: Sequence[str] = (),
     process: str = "",
 ) -> str | None:
-    """Return a token with which a user goes on with a conversation; `None` if it is too long."""
+    """Return a token with which a user resumes a conversation; `None` if it is too long."""
     claims = {
         "sub": user,
         "exp": int(time.time() + _RESUMABLE_SECONDS),
@@ -118,7 +118,7 @@ def make_resumption(
 
 
 def resumption_of(token: str, secret: str, user: str) -> Resumed | None:
-    """Return what a token of this user goes on with; `None` if it is not valid."""
+    """Return the state in a resumption token of this user; `None` if it is not valid."""
     if len(token) > _LONGEST_RESUMPTION_BYTES:
         return None
     claims = _claims(token, secret, _RESUMPTION_AUDIENCE, *Resumed._fields)
@@ -128,7 +128,7 @@ def resumption_of(token: str, secret: str, user: str) -> Resumed | None:
 
 
 def _claims(token: bytes | str, secret: str, audience: str, *names: str) -> dict[str, Any] | None:
-    """Return what a valid token says."""
+    """Return the claims of a token; `None` if it is not valid."""
     try:
         claims: dict[str, Any] = jwt.decode(
             token,

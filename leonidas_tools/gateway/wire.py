@@ -1,4 +1,4 @@
-"""The messages of a client as JSON, and those to it."""
+"""The JSON messages from and to a client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Message(BaseModel):
 
 
 class Start(_Message):
-    """The first message: the sound that the client sends and takes, and what it goes on with."""
+    """The first message: the client's audio format, and the token of a resumption."""
 
     type: Literal["start"]
     format: Literal["pcm16", "mulaw"] = "pcm16"
@@ -33,7 +33,7 @@ class Start(_Message):
 
     @property
     def sound(self) -> SoundFormat:
-        """Return the format."""
+        """Return the audio format."""
         usual = 8000 if self.format == "mulaw" else 16_000
         return SoundFormat(encoding=self.format, hertz=self.rate or usual)
 
@@ -46,7 +46,7 @@ class Text(_Message):
 
 
 class AudioEnd(_Message):
-    """No sound comes for now: the microphone is muted."""
+    """A pause in the audio: the microphone is muted."""
 
     type: Literal["audio_end"]
 
@@ -67,10 +67,10 @@ _SAID: TypeAdapter[ClientMessage] = TypeAdapter(
 
 
 def started(text: str | None) -> Start:
-    """Return the first message.
+    """Parse the first message.
 
     Raises:
-        CloseError: It is another.
+        CloseError: The message is not a valid `start`.
     """
     try:
         return _START.validate_json(text or "")
@@ -80,10 +80,10 @@ def started(text: str | None) -> Start:
 
 
 def said(text: str) -> ClientMessage:
-    """Return a later message.
+    """Parse a later message.
 
     Raises:
-        CloseError: It is none.
+        CloseError: The message is not valid.
     """
     try:
         return _SAID.validate_json(text)
@@ -93,18 +93,18 @@ def said(text: str) -> ClientMessage:
 
 
 def message(kind: str, **fields: Any) -> str:
-    """Return a message to the client."""
+    """Return a message to the client as JSON."""
     return utf8_text(json.dumps({"type": kind, **fields}, ensure_ascii=False))
 
 
 def tool_message(event: ToolEvent) -> str:
-    """Return what has happened to a call, without arguments and results."""
+    """Return the message about an event of a call, without arguments and results."""
     happened = event.to_json()
     return message("tool", **{name: happened[name] for name in _SHOWN if name in happened})
 
 
 def question_message(asked: ApprovalRequest) -> str:
-    """Return a question, with its secrets masked."""
+    """Return the message of a question, with its secrets masked."""
     body = asked.to_json()
     shown = {name: body[name] for name in ("tool", "title", "details", "deadline")}
     return message("question", id=asked.id, **shown)

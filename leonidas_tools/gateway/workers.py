@@ -26,15 +26,15 @@ _LONGEST_PAUSE_SECONDS = 30.0
 async def run_workers(command: Sequence[str], *, count: int) -> None:
     """Run a command in several processes, until cancelled.
 
-    Each process gets a pipe as its
-    standard input, whose end says that this process is gone. A process that ends is replaced,
-    after a pause that grows from 1 to 30 seconds while it ends soon again. Cancelled, it sends
-    SIGTERM to all and waits for them; cancelled again, it sends SIGTERM again.
+    Each process has a pipe as its standard input, which ends when this process is gone. A process
+    that ends is replaced after a pause; the pause grows from 1 to 30 seconds while processes end
+    soon after their start. When cancelled, send SIGTERM to all and wait for them; when cancelled
+    again, send SIGTERM again.
 
     Raises:
-        ConfigurationError: A process of the first ones has ended with the exit code 2, which says
-            that its settings are wrong. One that replaces another is tried again, since the others
-            serve with the settings as they were.
+        ConfigurationError: One of the first processes has ended with the exit code 2, which means
+            that its settings are wrong. A replacement is started again in this case, since the
+            other processes run with the earlier settings.
     """
     slots = [
         asyncio.create_task(_keep_running(command), name=f"gateway:worker-{number}")

@@ -1,4 +1,4 @@
-"""The few conversions that are safe to make when arguments do not fit."""
+"""Safe coercions of arguments that do not fit a schema."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 120
 MAX_STEPS: Final = 20_000
 MAX_COERCION_WORK: Final = 2 * MAX_WORK
-"""Limit of the checks in branches, where they may take many: each level checks those below it."""
+"""Limit of the work of checks in branches: each level checks all levels below it."""
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
 def coerce(document: Document, value: Any) -> Any:
-    """Make of a value what a schema wants, where it can mean nothing else.
+    """Coerce a value to a schema, if it is unambiguous.
 
-    What is coerced is a copy, and not checked yet.
+    A coerced value is a copy, and is not validated yet.
     """
     return _Coercion(document).coerced("#", document.schema, value, 0)
 
 
 class _Coercion:
-    """One way down a value and a schema; a walk that takes too long stops coercing."""
+    """A traversal of a value and a schema; after too much work, it coerces no more."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -65,11 +65,11 @@ class _Coercion:
         return value
 
     def _as_wanted(self, schema: Mapping[str, Any], value: Any) -> Any:
-        """Return a value of the type that a schema names, where that can be made of it."""
+        """Convert a value to the type that a schema names, if possible."""
         if not isinstance(value, str | float):
             return value
         wanted = self._wanted.get(id(schema))
-        if wanted is None:  # it may list very many values
+        if wanted is None:  # cached, since a schema may list very many values
             wanted = self._wanted[id(schema)] = wanted_types(schema)
         if not wanted:
             return value
@@ -81,7 +81,7 @@ class _Coercion:
     def _applied(
         self, pointer: str, schema: Mapping[str, Any], value: Any
     ) -> list[tuple[str, Any]]:
-        """Return the schemas that hold for the same value beside this one."""
+        """Return the other schemas that apply to the same value."""
         target = self._document.target(schema.get("$ref"))
         applied = [target] if target else []
         for index, inner in enumerate(schema.get("allOf", ())):
@@ -113,7 +113,7 @@ class _Coercion:
             self._steps = MAX_STEPS + 1
 
     def _chosen(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:
-        """Return the value as one of several schemas wants it, unchanged if possible."""
+        """Return the value coerced to one of several schemas, unchanged if possible."""
         where = [child(pointer, index) for index in range(len(branches))]
         fitting = [index for index in range(len(branches)) if self._fits(where[index], value)]
         candidates = []
@@ -168,7 +168,7 @@ def _from_text(text: str, wanted: frozenset[str]) -> Any:
 
 
 def _number(text: str, *, whole: bool) -> Any:
-    """Return the number that a text writes; the text itself if it is too large."""
+    """Return the number in a text; the text itself if the number is too large."""
     try:
         number = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The defaults of a schema, filled in where arguments leave something out."""
+"""Fill in the defaults of a schema for omitted arguments."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 from leonidas_tools.json_schema.keywords import type_of, wanted_types
 
 _MOST_NESTED: Final = 8
-"""Limit of defaults that are filled in inside of defaults, which may never end otherwise."""
+"""Limit of nested defaults, which may be endless otherwise."""
 _MOST_VALUES: Final = 100_000
-"""Limit of the values in all defaults together: a list may have thousands of places for each."""
+"""Limit of the values in all defaults together: a list may repeat a default thousands of times."""
 
 
 class TooManyDefaultsError(Exception):
-    """Raised where arguments leave out more than is filled in."""
+    """Raised if arguments omit more values than may be filled in."""
 
 
 class _Room:
-    """Count the values that may still be filled in."""
+    """Counts the values that may still be filled in."""
 
     __slots__ = ("left",)
 
@@ -36,8 +36,8 @@ class _Room:
 
 
 _Fill: TypeAlias = Callable[[Any, int, _Room], Any]
-"""Gives a value with its defaults filled in; the same object where nothing is missing. The number
-says how many defaults may be filled in inside of defaults."""
+"""Returns a value with its defaults filled in; the same object if nothing is missing. The number
+limits nested defaults."""
 
 
 def fill_of(document: Document) -> Callable[[Any], Any] | None:
@@ -50,7 +50,7 @@ def fill_of(document: Document) -> Callable[[Any], Any] | None:
 
 
 class _FillCompiler:
-    """Compiles a schema into one `_Fill`; a schema that contains itself into one that does too."""
+    """Compiles a schema into one `_Fill`, and a recursive schema into a recursive one."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -92,7 +92,7 @@ class _FillCompiler:
 
 
 def _is_of_type(schema: Mapping[str, Any]) -> bool:
-    """Return whether a default is of its type: many schemas write null for "no default"."""
+    """Return whether a default has its schema's type: many schemas write null for "no default"."""
     wanted = wanted_types(schema)
     kind = type_of(schema["default"])
     return not wanted or kind in wanted or (kind == "integer" and "number" in wanted)
@@ -139,7 +139,7 @@ def _of_object(defaults: Mapping[str, Any], fills: Mapping[str, _Fill]) -> _Fill
 
 
 def _copier(value: Any) -> Callable[[], Any]:
-    """Copy a default for each call, so that no tool can change it for the next."""
+    """Return a function that copies a default, so that no tool can change it for a later call."""
     if isinstance(value, dict | list):
         return lambda: copy.deepcopy(value)
     return lambda: value
@@ -156,6 +156,6 @@ def _of_array(fill: _Fill) -> _Fill:
 
 
 def _size(value: Any) -> int:
-    """Return how many values a default has."""
+    """Return the number of values in a default."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return 1 + sum(map(_size, inner))

@@ -1,4 +1,4 @@
-"""A JSON Schema and what it refers to, compiled, and refused where it is not sound."""
+"""A JSON Schema with its references: compiled, or refused if it is not safe."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ MAX_ARGUMENT_DEPTH: Final = 100
 MAX_SCHEMA_DEPTH: Final = 200
 MAX_SCHEMA_PARTS: Final = 200_000
 MAX_PARTS_IN_PARTS: Final = 500_000
-"""Limit of the depths of all parts together: each part is compiled with each that it stands in."""
+"""Limit of the sum of the parts' depths: each part is compiled with each part around it."""
 MAX_EXPANSION: Final = 4_000
 MAX_PLAIN_PARTS: Final = 100
 MAX_PATTERN_CHARACTERS: Final = 100_000
-MAX_PATTERN_STATES: Final = 1_000_000
+MAX_PATTERN_STATES: Final = 200_000
 MAX_PLAIN_OPTIONS: Final = 10
 
 _BRANCHES: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies", "contains"}
 )
 PATTERN_OPTIONS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
-"""A pattern that takes more steps counts as one that does not match."""
+"""Options of all patterns; a pattern that takes more steps counts as not matching."""
 _GOES_DEEP: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "uniqueItems"})
 
 
@@ -35,7 +35,7 @@ class Document:
     """One schema with the documents it may refer to.
 
     Raises:
-        SchemaError: The schema is too deep or too large to be checked safely.
+        SchemaError: The schema is too deep or too large to be validated safely.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Document:
         self.has_integers = False
         self.has_defaults = False
         self.is_recursive = bool(documents)
-        """True if checking may go down as deep as the arguments do."""
+        """True if validation may go as deep as the arguments."""
         self._pattern_characters = self._pattern_states = 0
         self.patterns: dict[str, PatternCost] = {}
-        """What the patterns in it take to match."""
+        """The work of matching each pattern in the schema."""
         self.slow_enums: dict[int, int] = {}
-        """How many options a value is compared with one by one, by the id of the part."""
+        """The number of options that a value is compared with one by one, by the id of the part."""
         branches = False
         count = in_parts = 0
         for depth, part in self._parts():
@@ -70,9 +70,9 @@ class Document:
             or len(self.patterns) > MAX_PLAIN_PARTS
             or not all(cost.is_light for cost in self.patterns.values())
         )
-        """True if checking may take far more steps than arguments have values."""
+        """True if validation may take far more steps than arguments have values."""
         self.takes_work = self.may_be_costly or branches or bool(self.patterns)
-        """True if it may for a value of any size."""
+        """True if it may for a value without a limit of size."""
         self._known_checks: dict[int, int] = {}
         self._refuse_explosion()
         if in_parts > MAX_PARTS_IN_PARTS:
@@ -97,10 +97,10 @@ class Document:
         raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
 
     def _note_work(self, part: dict[str, Any], depth: int) -> None:
-        """Note the patterns and the long lists of options that a value is held against.
+        """Record the patterns and the long lists of options that values are compared with.
 
         Raises:
-            SchemaError: The patterns are too long to be compiled in a moment.
+            SchemaError: The patterns are too many or too long to be compiled quickly.
         """
         options, pattern, named = (part.get(k) for k in ("enum", "pattern", "patternProperties"))
         if isinstance(options, list) and len(options) > MAX_PLAIN_OPTIONS:
@@ -116,13 +116,13 @@ class Document:
                         f"characters; shorten them"
                     )
                 self.patterns[each] = cost_of(each)
-            if isinstance(each, str):  # compiled with each part that it stands in
+            if isinstance(each, str):  # compiled with each part around it
                 self._pattern_states += self.patterns[each].size * (depth + 1)
         if self._pattern_states > MAX_PATTERN_STATES:
             raise SchemaError("The schema has too many or too large patterns; simplify them")
 
     def _refuse_explosion(self) -> None:
-        """Refuse branches and references that multiply: checking one value might never end."""
+        """Refuse branches and references that multiply: validating one value might never end."""
         for _, part in self._parts():
             if self.checks(part) > MAX_EXPANSION:
                 raise SchemaError(
@@ -131,7 +131,7 @@ class Document:
                 )
 
     def checks(self, schema: Any) -> int:
-        """Return how many schemas are checked against one value where this one is."""
+        """Return how many schemas one value is checked against for this schema."""
         return self._checks(schema, self._known_checks)
 
     def _checks(self, schema: Any, known: dict[int, int]) -> int:
@@ -139,13 +139,13 @@ class Document:
         if not isinstance(schema, dict):
             return 1
         if id(schema) not in known:
-            known[id(schema)] = 1  # so that a schema that refers to itself ends
+            known[id(schema)] = 1  # so that a recursive schema ends
             total = sum(self._checks(inner, known) for inner in self._beside(schema))
             known[id(schema)] = 1 + total
         return known[id(schema)]
 
     def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """Yield the schemas that look at the same value as this one does."""
+        """Yield the schemas that apply to the same value as this one."""
         for keyword in ("allOf", "anyOf", "oneOf"):
             if isinstance(schema.get(keyword), list):
                 yield from schema[keyword]
@@ -160,7 +160,7 @@ class Document:
             yield target[1]
 
     def target(self, reference: Any) -> tuple[str, Any] | None:
-        """Return the pointer and the schema that a reference inside this document leads to."""
+        """Return the pointer and the schema of a reference inside this document."""
         if not isinstance(reference, str) or not isinstance(self.schema, dict):
             return None
         base, _, fragment = reference.partition("#")
@@ -198,7 +198,7 @@ class Document:
         """Return the compiled schema.
 
         Raises:
-            SchemaError: It is not a schema, or refers to what is not there.
+            SchemaError: The schema is not valid, or has an unknown reference.
         """
         try:
             return jsonschema_rs.validator_for(
@@ -226,14 +226,14 @@ class Document:
 
     @cached_property
     def _meta_schemas(self) -> jsonschema_rs.Registry | None:
-        """Return the options with which jsonschema-rs reads the schema."""
+        """Return a registry with the schema's own meta-schema, if it is one of the documents."""
         uri = self.schema.get("$schema") if isinstance(self.schema, dict) else None
         if not isinstance(uri, str) or uri not in self._documents:
             return None
         return jsonschema_rs.Registry([(uri, cast("Any", self._documents[uri]))])
 
     def _retrieve(self, uri: str) -> Any:
-        """Stands where jsonschema-rs would otherwise go to the network or to the disk."""
+        """Return a document; without this, jsonschema-rs would read the network or the disk."""
         try:
             return self._documents[uri]
         except KeyError:
@@ -241,7 +241,7 @@ class Document:
 
 
 def _goes_deep(part: dict[str, Any]) -> bool:
-    """Return whether a schema looks at more of a value than it is deep itself."""
+    """Return whether a schema may check deeper levels of a value than it has itself."""
     values = [part.get("const"), *(part.get("enum") or ())]
     return not _GOES_DEEP.isdisjoint(part) or any(isinstance(v, dict | list) for v in values)
 
@@ -259,13 +259,13 @@ def is_too_deep(value: Any) -> bool:
 
 
 def _depth(value: Any, left: int, known: dict[int, int]) -> int:
-    """Return the depth of a value, at most one more than `levels`."""
+    """Return the depth of a value; more than the maximum if it is deeper than `left`."""
     if not isinstance(value, dict | list | tuple):
         return 0
     if left == 0:
         return MAX_ARGUMENT_DEPTH + 1
     if id(value) not in known:
-        known[id(value)] = MAX_ARGUMENT_DEPTH + 1  # what it is should it meet itself
+        known[id(value)] = MAX_ARGUMENT_DEPTH + 1  # for a value that contains itself
         parts = value.values() if isinstance(value, dict) else value
         known[id(value)] = 1 + max((_depth(part, left - 1, known) for part in parts), default=0)
     return known[id(value)]

@@ -1,8 +1,8 @@
 """Find where arguments do not fit a schema, with bounded work.
 
 jsonschema-rs looks for all errors at once, and in each branch of a union: that takes seconds for
-a large array, and does not end for deep arguments under a recursive schema. So what is too much for
-it is narrowed down first.
+a large array, and does not end for deep arguments under a recursive schema. So a value that takes
+too much work is narrowed down to one of its parts first.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 MAX_CHECKS: Final = 1_000
 MAX_WORK: Final = 200_000
-"""Limit of the checks of arguments, where they may take many."""
+"""Limit of the work of a validation, in checks of a plain schema."""
 MAX_PAIRS: Final = 10_000
-"""Limit of the schemas and values visited to find that out."""
+"""Limit of the pairs of a schema and a value that are visited to estimate the work."""
 MAX_COPIED: Final = 500_000
-"""Limit of the values in all errors together: each has a copy of the value that it is about."""
+"""Limit of the values in all errors together: each error copies the value that it is about."""
 MAX_NARROWINGS: Final = 12
-"""How many levels down too large a value is narrowed: each one checks all that is below it."""
+"""Limit of the levels by which a value is narrowed: each level checks all levels below it."""
 _NAME_WORK: Final = 20
-"""The work of holding a name against a pattern, in checks of a plain schema."""
+"""The work of matching a name against a pattern, in checks of a plain schema."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,10 +47,10 @@ class Check:
 def errors_in(
     document: Document, value: Any
 ) -> tuple[PathKeys, list[jsonschema_rs.ValidationError]]:
-    """Return the errors of a value that is not valid, and where the part they are about stands.
+    """Return the path of a part that is not valid, and the errors in this part.
 
-    The errors' own paths go on from the path; there are none where all that can be told is the
-    path.
+    The paths of the errors continue this path. There are no errors if only the path can be
+    found.
     """
     check = Check(pointer="#", schema=document.schema, value=value)
     for level in itertools.count():
@@ -68,7 +68,7 @@ def errors_in(
 
 
 def _first_error(document: Document, check: Check) -> list[jsonschema_rs.ValidationError]:
-    """Return the first error of a value, which has others in it only where there are branches."""
+    """Return the first error of a value; none if the schema has branches, which it would copy."""
     import jsonschema_rs
 
     validator = document.validators.get(check.pointer)
@@ -81,7 +81,7 @@ def _first_error(document: Document, check: Check) -> list[jsonschema_rs.Validat
 
 
 def _copied_in(document: Document, check: Check) -> int:
-    """Return how many values the errors of a check have in them at most."""
+    """Return an upper bound of the values that the errors of a check copy."""
     sizes: dict[int, int] = {}
 
     def own(_: Document, check: Check) -> int:
@@ -99,7 +99,7 @@ def _copied_in(document: Document, check: Check) -> int:
 
 
 def _required_with(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[list[str]]:
-    """Yield the names that must be there together with one that is there."""
+    """Yield the names that a present property requires."""
     for keyword in ("dependentRequired", "dependencies"):
         for name, names in dict(schema.get(keyword, {})).items():
             if name in value and isinstance(names, list):
@@ -107,7 +107,7 @@ def _required_with(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[li
 
 
 def _size(value: Any, known: dict[int, int]) -> int:
-    """Return how many values there are in a value, itself included."""
+    """Return the number of values in a value, including itself."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:
@@ -122,15 +122,15 @@ def _fits(document: Document, check: Check) -> bool:
 
 
 def is_too_costly(document: Document, value: Any) -> bool:
-    """Return whether a value takes more checks than are made at once."""
+    """Return whether validating a value takes more work than is done at once."""
     check = Check(pointer="#", schema=document.schema, value=value)
     return _cost(document, check, {}, MAX_WORK, MAX_PAIRS, _own_work) > MAX_WORK
 
 
 def work_of(document: Document, check: Check, known: dict[tuple[int, int], int]) -> int:
-    """Return the work of a check, and add that of its parts to what is known of them.
+    """Return the work of a check, and add the work of its parts to `known`.
 
-    The values must live as long as what is known.
+    The values must live as long as `known`, since their ids are its keys.
     """
     return _cost(document, check, known, MAX_WORK, 2 * MAX_PAIRS, _own_work)
 
@@ -143,7 +143,7 @@ def _cost(
     most_pairs: int,
     own_work: Callable[[Document, Check], int] = lambda _document, _check: 1,
 ) -> int:
-    """Return how many checks a schema makes of a value at most; more than are sensible, roughly."""
+    """Return an upper bound of the checks of a value by a schema; stop counting above `most`."""
     key = (id(check.schema), id(check.value))
     if key in known:
         return known[key]
@@ -161,7 +161,7 @@ def _cost(
 
 
 def _own_work(document: Document, check: Check) -> int:
-    """Return the work that a schema takes itself, without those in it."""
+    """Return the work of a schema itself, without the schemas in it."""
     schema, value, work = check.schema, check.value, 1
     if not isinstance(schema, dict):
         return work
@@ -177,7 +177,7 @@ def _own_work(document: Document, check: Check) -> int:
 
 
 def _parts(document: Document, check: Check) -> Iterator[Check]:
-    """Yield what has to hold for a value and for its parts if a schema is to hold."""
+    """Yield the checks of a value and its parts that must all succeed."""
     schema = check.schema
     if not isinstance(schema, dict):
         return
@@ -192,7 +192,7 @@ def _parts(document: Document, check: Check) -> Iterator[Check]:
 
 
 def _branches(document: Document, check: Check) -> Iterator[Check]:
-    """Yield what may hold for the same value or for its parts."""
+    """Yield the checks of a value and its parts that need not succeed."""
     if not isinstance(check.schema, dict):
         return
     targets = (document.target(check.schema.get(each)) for each in ("$dynamicRef", "$recursiveRef"))

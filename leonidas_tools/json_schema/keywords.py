@@ -17,7 +17,7 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 
 def wanted_types(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the types that a schema takes, by its `type` or else by the values it lists."""
+    """Return the types that a schema accepts, by its `type`, or else by the values it lists."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return frozenset((kind,))
@@ -38,7 +38,7 @@ def type_of(value: Any) -> str:
 
 
 def schemas_of_property(schema: Mapping[str, Any], name: str) -> list[tuple[Keys, Any]]:
-    """Return the schemas that hold for a property, each with the keys that lead to it."""
+    """Return the schemas that apply to a property, each with the keys that lead to it."""
     properties = schema.get("properties", {})
     found: list[tuple[Keys, Any]] = []
     if name in properties:
@@ -70,6 +70,6 @@ def _matches(pattern: str, name: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _unless_named(pattern: str) -> jsonschema_rs.Validator:
-    """Return what refuses the names that match a pattern: one may take long to compile."""
+    """Return a validator that refuses names by a pattern; cached, since compiling may take long."""
     unmatched = {"patternProperties": {pattern: False}}
     return jsonschema_rs.validator_for(unmatched, pattern_options=PATTERN_OPTIONS)

@@ -28,19 +28,19 @@ _LETTERS_A_STATE: Final = 8
 _MOST_STATES: Final = 10**9
 _FEW_STATES: Final = 64
 _GIVING_UP: Final = 2_500
-"""The work until the engine gives up a pattern, in checks of a plain schema."""
+"""The work after which the engine gives up a pattern, in checks of a plain schema."""
 _STATES_AT_ONCE: Final = 64
-"""Number of states that take the time of such a check for each character, at the very most."""
+"""Number of states that at most take the time of such a check for each character."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternCost:
-    """Estimate the work of matching a pattern.
+    """An estimate of the work of matching a pattern.
 
     Args:
-        size: The size of its automaton, roughly, which takes the time to compile it.
+        size: The approximate size of its automaton, which determines the time to compile it.
         states: The number of its states that a text may be in at once, roughly.
-        backtracks: Whether it needs more than an automaton: it looks around or back.
+        backtracks: Whether it needs more than an automaton, for a lookaround or a backreference.
     """
 
     size: int
@@ -61,9 +61,9 @@ class PatternCost:
 
 
 def cost_of(pattern: str) -> PatternCost:
-    """Return what a pattern takes to match.
+    """Estimate the work of matching a pattern.
 
-    What it looks at right behind `^` is looked at once.
+    Lookarounds directly after `^` run once, so they count as light.
 
     Example:
         >>> cost_of("[a-f]{4}-(x|y){2}")
@@ -83,7 +83,7 @@ def cost_of(pattern: str) -> PatternCost:
 
 
 def _total(pattern: str, weight: Callable[[str], int]) -> int:
-    """Return what the tokens of a pattern weigh together, each as often as it is repeated."""
+    """Return the total weight of the tokens of a pattern, with their repeats."""
     totals, last = [0], 0
     for token in _TOKENS.finditer(pattern):
         text = token[0]
@@ -103,5 +103,5 @@ def _total(pattern: str, weight: Callable[[str], int]) -> int:
 
 
 def _weight(token: str) -> int:
-    r"""Return how many states a character takes, roughly: `\p{L}` has many ranges."""
+    r"""Return the approximate number of states of a character: `\p{L}` has many ranges."""
     return 1 + _PROPERTY_STATES * len(_PROPERTY.findall(token)) + len(token) // _LETTERS_A_STATE

@@ -31,7 +31,7 @@ _Error: TypeAlias = jsonschema_rs.ValidationError
 
 
 def error_in(document: Document, arguments: Any) -> ToolValidationError:
-    """Return the error that says what is wrong: what is missing and what is unknown first."""
+    """Return one error for all problems; missing and unknown arguments come first."""
     schema = document.schema
     known = list(schema.get("properties", {})) if isinstance(schema, Mapping) else []
     start, errors = errors_in(document, arguments)
@@ -90,7 +90,7 @@ def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> 
 
 def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> SchemaProblem:
     every = details["options"] if "options" in details else [details["expected_value"]]
-    few = len(every) <= 6  # noqa: PLR2004 - as many as a sentence can hold
+    few = len(every) <= 6  # noqa: PLR2004 - as many as fit in a sentence
     shown = value_text(value)
     return SchemaProblem(
         path=path,
@@ -120,7 +120,7 @@ def _either(options: Iterable[str]) -> str:
 def _of_union(
     error: _Error, path: PathKeys, branches: Sequence[Sequence[_Error]], known: Sequence[str]
 ) -> Iterator[SchemaProblem]:
-    """Yield the problems of the branch that was meant; of all of them where none stands out."""
+    """Yield the problems of the branch that was meant, else one problem for all branches."""
     meant = [branch for branch in branches if branch and not _is_elsewhere(branch, path)]
     if len(meant) == 1:
         for inner in meant[0]:
@@ -163,9 +163,9 @@ def _options(errors: Iterable[_Error]) -> list[Any]:
 
 
 def _narrowed(path: PathKeys, kind: str, details: Mapping[str, Any], value: str) -> SchemaProblem:
-    """Return the problem of a keyword that narrows a value."""
+    """Return the problem of a keyword that restricts a value."""
     code, key, limit = _NARROWING.get(kind, ("invalid_argument", "argument_rule", ""))
-    if "error" in details:  # what the engine of patterns says when it gives up
+    if "error" in details:  # the pattern engine has given up
         return SchemaProblem(
             path=path, reason=say("argument_pattern_too_slow", value=value), code=code
         )

@@ -26,12 +26,12 @@ PathKeys = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchemaProblem:
-    """One thing that is wrong."""
+    """One problem of the arguments."""
 
     path: PathKeys  # keys and indices from the arguments down
     reason: str  # the end of a sentence that begins with the path
     code: str = "invalid_argument"  # one of the `reason_code` words
-    # What would have been accepted, the closest first. To find the closest takes time.
+    # The values that are accepted, the closest first; a function, since sorting them takes time.
     options: Callable[[], Sequence[Any]] | None = None
     hint: str | None = None
     cause: BaseException | None = None  # for the log
@@ -60,7 +60,7 @@ def path_text(path: Iterable[str | int]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as JSON, cut where it is long.
+    """Return a value as JSON, shortened if it is long.
 
     Example:
         >>> value_text("x" * 100)
@@ -78,7 +78,7 @@ def value_text(value: Any) -> str:
 
 
 def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:
-    """Return options, the most likely one first; in their own order where none is likely."""
+    """Return options, the most similar first; in their own order if none is similar."""
     listed = list(options)
     texts = [option for option in listed if isinstance(option, str)]
     if isinstance(value, str) and len(texts) == len(listed):
@@ -89,7 +89,7 @@ def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:
 
 
 def error_of(problems: Sequence[SchemaProblem]) -> ToolValidationError:
-    """Return one error out of all that is wrong; its code and options are those of the first."""
+    """Return one error for all problems, with their first code, options and hint."""
     shown = [
         say("argument_problem", argument=path_text(problem.path), problem=problem.reason)
         if problem.path
@@ -113,7 +113,7 @@ def error_of(problems: Sequence[SchemaProblem]) -> ToolValidationError:
 
 
 def of_pydantic(error: ValidationError, name: str) -> list[SchemaProblem]:
-    """Return what pydantic found wrong with the argument of that name."""
+    """Return the problems that pydantic found in the argument of that name."""
     return [
         SchemaProblem(
             path=(name, *(key for key in entry["loc"])),
@@ -125,7 +125,7 @@ def of_pydantic(error: ValidationError, name: str) -> list[SchemaProblem]:
 
 
 def _lower(message: str) -> str:
-    """Return pydantic's sentence as the end of ours."""
+    """Return pydantic's message as the end of our sentence."""
     if message.startswith("Input should be"):
         return say("argument_must_be", problem=message.removeprefix("Input should be"))
     for start in ("Value error, ", "Assertion failed, "):

@@ -1,4 +1,4 @@
-"""JSON text that a model wrote → values; stricter than `json.loads`."""
+"""Parse JSON text that a model wrote; stricter than `json.loads`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_KEY = 100
 
 
 class NotJsonError(ValueError):
-    """Raised for a text that is not JSON; the message says where."""
+    """Raised for a text that is not JSON; the message names the place."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def read_json(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        NotJsonError: The text is not JSON, holds a key twice, or NaN, or is nested too deeply.
+        NotJsonError: The text is not JSON, has a key twice or a NaN, or is nested too deeply.
 
     Example:
         >>> read_json('{"a": [1]}')
@@ -54,16 +54,16 @@ def read_json(text: str) -> Any:
 
 
 def parse_arguments(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
-    """Arguments as a mapping, however they came: a mapping, a JSON text, or nothing.
+    """Return arguments as a mapping, from a mapping, a JSON text or `None`.
 
     Raises:
-        ToolValidationError: The text is not JSON, or not of an object.
+        ToolValidationError: The arguments are not JSON, or not an object.
 
     Example:
         >>> parse_arguments('{"city": "Lisbon"}')
         {'city': 'Lisbon'}
     """
-    if type(value) is dict:  # which costs a tenth of asking for a mapping
+    if type(value) is dict:  # takes a tenth of the time of `isinstance` for a mapping
         return value
     if value is None:
         return {}

@@ -1,6 +1,6 @@
-"""Arguments against a JSON Schema: strictly at first, then completed and safely coerced.
+"""Validate arguments by a JSON Schema: strictly at first, then with defaults and coercion.
 
-What repairs and explains is loaded when the first arguments do not fit.
+Coercion and error messages are imported when arguments do not fit for the first time.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class ArgumentValidator:
-    """Checks arguments against a JSON Schema; calling it returns them as the tool wants them.
+    """Validates arguments by a JSON Schema; a call returns them completed and coerced.
 
-    Strictly valid arguments are returned unchanged, with defaults filled in. What is not is coerced
-    where that is safe ("7" to a number, 7.0 to an integer, "true" to a boolean, a JSON text to an
-    array or an object, null for an optional parameter left out), and nowhere else. Nothing is ever
+    Strictly valid arguments are returned unchanged, with defaults filled in. Others are coerced
+    if that is safe ("7" to a number, 7.0 to an integer, "true" to a boolean, a JSON text to an
+    array or an object, null for an optional parameter left out), and in no other case. Nothing is
     fetched: a reference resolves inside the schema, or to one of the documents.
 
     Args:
-        schema: A JSON Schema of any draft from 4 to 2020-12, told by `$schema`; 2020-12 without.
+        schema: A JSON Schema of any draft from 4 to 2020-12, by its `$schema`; 2020-12 without.
         documents: Schemas it may refer to, by URI.
 
     Raises:
-        SchemaError: The schema is not one, refers to what is not there, or is too large to check.
+        SchemaError: The schema is not valid, has an unknown reference, or is too large to check.
 
     Example:
         >>> validate = ArgumentValidator({
@@ -45,7 +45,7 @@ class ArgumentValidator:
     __slots__ = ("_document", "_fill", "_is_bounded", "_is_plain", "is_valid")
 
     is_valid: Callable[[Any], bool]
-    """True if an instance is valid as it stands, nothing filled in and nothing coerced."""
+    """Returns whether an instance is valid, without defaults and coercion."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class ArgumentValidator:
         self._is_plain = not document.has_integers and self._fill is None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments as the tool wants them.
+        """Return the arguments with defaults filled in, and coerced if necessary.
 
         Raises:
-            ToolValidationError: They do not fit; the message names each path and the reason.
+            ToolValidationError: They do not fit the schema; the message has each path and reason.
         """
         if type(arguments) is not dict:
             arguments = dict(arguments)
@@ -77,12 +77,12 @@ class ArgumentValidator:
                 return self._completed(arguments) if valid else self._repaired(arguments)
         except UnicodeError as error:
             raise _refusal("hold half a character (a lone surrogate)") from error
-        except ValueError as error:  # what jsonschema-rs says to keys that are not strings
+        except ValueError as error:  # raised by jsonschema-rs for keys that are not strings
             raise _refusal("must have strings as keys") from error
         raise _refusal(say("argument_too_deep"))
 
     def is_too_costly(self, instance: Any) -> bool:
-        """Return whether checking an instance of any size would hold the event loop."""
+        """Return whether validating an instance of any size would block the event loop."""
         if not self._document.takes_work:
             return False
         from leonidas_tools.json_schema.errors import is_too_costly
@@ -98,7 +98,7 @@ class ArgumentValidator:
             )
 
     def _completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments that are valid, with whole floats as integers and defaults filled in."""
+        """Return valid arguments with whole floats as integers and defaults filled in."""
         if self._document.has_integers:
             for value in arguments.values():
                 if type(value) in _MAY_HOLD_A_FLOAT and _has_whole_float(value):
@@ -107,7 +107,7 @@ class ArgumentValidator:
         return self._filled(arguments)
 
     def _repaired(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments that were not valid at first, coerced until they are."""
+        """Coerce arguments that are not valid, and raise if they are still not valid."""
         if is_too_deep(arguments):
             raise _refusal(say("argument_too_deep"))
         coerced = _coerced(self._document, arguments)
@@ -142,9 +142,9 @@ def error_without(
     """Return an error about arguments that quotes none of the secrets in them.
 
     Args:
-        secrets: What is secret.
-        error: What `validate` has raised.
-        validate: What checks the arguments.
+        secrets: The secrets.
+        error: The error that `validate` has raised.
+        validate: Validates the arguments.
         arguments: The invalid arguments.
     """
     from leonidas_tools.redaction.known import together
@@ -163,7 +163,7 @@ def error_without(
 
 
 def _has_whole_float(value: Any, levels: int = MAX_ARGUMENT_DEPTH) -> bool:
-    """Return whether there is a whole float in a value, which may have to become an integer."""
+    """Return whether a value contains a whole float, which may have to become an integer."""
     if isinstance(value, float):
         return value.is_integer()
     if levels == 0 or not isinstance(value, dict | list):

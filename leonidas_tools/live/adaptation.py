@@ -1,4 +1,4 @@
-"""Declarations and answers as one model takes them."""
+"""Adapt function declarations and function responses to what one model supports."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _NAMELESS = "unknown"
 
 
 class Adaptation:
-    """Adapts declarations and answers to one model; logs once what it does not support.
+    """Adapts function declarations and responses to one model.
 
-    It belongs to one session: it remembers what was declared.
+    It logs each unsupported feature once. It belongs to one session: it remembers the declarations.
 
     ==============================  ================================================================
-    the tool says, the model not    it becomes
+    requested, but not supported    replaced by
     ==============================  ================================================================
-    NON_BLOCKING                    BLOCKING: the model waits, interim answers are not sent
-    BLOCKING                        NON_BLOCKING, its answer scheduled INTERRUPT unless it says
-                                    otherwise: the model must not speak on without it for long
+    NON_BLOCKING                    BLOCKING: the model waits, and gets no interim responses
+    BLOCKING                        NON_BLOCKING; its response is scheduled INTERRUPT unless it sets
+                                    another: the model must not speak on without it for long
     scheduling                      none
-    interim answers                 none
+    interim responses               none
     ==============================  ================================================================
 
     Args:
-        profile: What the model takes.
+        profile: The model's profile.
 
     Example:
         >>> from leonidas_tools.live.profiles import profile_for
@@ -55,14 +55,14 @@ class Adaptation:
     def declarations(
         self, tools: Sequence[types.Tool], *, update: bool = False
     ) -> list[types.Tool]:
-        """Return the tools as the model takes them, in new objects; other tools pass."""
+        """Return adapted copies of the tools; return tools without functions unchanged."""
         if not update:
             self._behaviors.clear()
         self._wanted_to_block.clear()
         return [self._tool(tool) for tool in tools]
 
     def is_blocking(self, name: str) -> bool:
-        """Return whether the model waits for the answer of a function."""
+        """Return whether the model waits for the response of a function."""
         behavior = self._behaviors.get(name, self.profile.default_behavior)
         return behavior is ToolBehavior.BLOCKING
 
@@ -73,10 +73,10 @@ class Adaptation:
     def response(
         self, response: types.FunctionResponse, *, final: bool = True, begun: bool = False
     ) -> types.FunctionResponse:
-        """Return an answer as the model takes it, in a new object.
+        """Return an adapted copy of a function response.
 
-        An interim answer that the model does not take comes back without `will_continue`: it must
-        not be sent, for it would be the answer.
+        If the model takes no interim responses, an interim response comes back without
+        `will_continue`. Do not send that copy: the model would read it as the final response.
         """
         name = response.name or _NAMELESS
         interim = not final or bool(response.will_continue)
@@ -97,8 +97,8 @@ class Adaptation:
         name, asked = declaration.name or "", _asked(declaration)
         behavior = self._behaviors[name] = self._effective(name, asked)
         field: types.Behavior | None = None
-        # Said aloud also where it is the default: then what is known here of the call is certain,
-        # and not only what the model's page says. Older models know no other word than this one.
+        # Set explicitly even if it is the default: then the behavior does not depend on what the
+        # model's page says. Older models accept no value but NON_BLOCKING.
         if behavior is ToolBehavior.NON_BLOCKING or asked is behavior:
             field = types.Behavior(behavior.value)
         if not self.profile.behavior_field:
@@ -106,7 +106,7 @@ class Adaptation:
         return declaration.model_copy(update={"behavior": field})
 
     def _effective(self, name: str, asked: ToolBehavior | None) -> ToolBehavior:
-        """Return how the model will treat the function, asked for a behavior."""
+        """Return the behavior that the function has on this model, for a requested behavior."""
         profile = self.profile
         if asked is None or asked is profile.default_behavior:
             return profile.default_behavior
@@ -122,7 +122,7 @@ class Adaptation:
     def _scheduling(
         self, name: str, asked: types.FunctionResponseScheduling | None, *, interim: bool
     ) -> types.FunctionResponseScheduling | None:
-        if self.is_blocking(name):  # where it is ignored, by the model's own contract
+        if self.is_blocking(name):  # the model ignores the scheduling then
             return None
         if not self.profile.scheduling:
             if asked is not None:

@@ -1,7 +1,7 @@
 """`tools.attach(session)`: answer the calls of a plain google-genai session.
 
-The user's own loop goes on receiving. Each message it receives is shown to the tools on its way,
-and what the tools have to say is sent beside it.
+The user's own loop keeps receiving. The tools see each message first, and a separate task sends the
+function responses.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def attached(
     model: str | None,
     conversation: ToolSession | None,
 ) -> AsyncIterator[ToolSession]:
-    """Answer the calls that `session.receive()` brings, as `AdvancedToolProcessor.attach` says."""
+    """Answer the calls that `session.receive()` yields; see `AdvancedToolProcessor.attach`."""
     if not callable(getattr(session, "receive", None)):
         raise TypeError(
             f"attach takes the session of `client.aio.live.connect(…)`, inside its `async with`, "
@@ -87,6 +87,8 @@ class _PlainSession(Stage):
 
     takes_interim_answers = True
     takes_late_results = True
+    outlives_shutdown = True
+    """True: the user's program ends the session, and calls are answered until it does."""
 
     def __init__(
         self,
@@ -116,35 +118,35 @@ class _PlainSession(Stage):
         self._state.declared(setup.tools)  # how a function was declared decides how it is answered
         self._talk.opened(1, setup)
 
-    # What the user's program calls.
+    # Called by the user's program.
 
     async def receive(self) -> AsyncIterator[types.LiveServerMessage]:
-        """Receive as the session does; the tools see each message first."""
+        """Yield the session's messages, and pass each to the tools first."""
         async for message in self._session.receive():
             self._talk.hear(message)
             yield message
 
     async def send_client_content(self, **content: Any) -> None:
-        """Send as the session does; the tools see what the user has typed."""
+        """Send as the session does, and pass the user's text to the tools."""
         for text in _texts(content.get("turns")):
             self._typed.put_nowait(ProcessorPart(text, role="user"))
         await self._session.send_client_content(**content)
 
     async def send_realtime_input(self, **given: Any) -> None:
-        """Send as the session does; the tools see what the user has typed."""
+        """Send as the session does, and pass the user's text to the tools."""
         if given.get("text"):
             self._typed.put_nowait(ProcessorPart(given["text"], substream_name=REALTIME))
         await self._session.send_realtime_input(**given)
 
     async def typed(self) -> AsyncIterator[ProcessorPart]:
-        """Yield what the user types."""
+        """Yield the text that the user types, as parts."""
         while True:
             yield await self._typed.get()
 
-    # What the `LiveToolSession` calls.
+    # Called by the `LiveToolSession`.
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Accept answers, and yield what the user's program has received."""
+        """Send function responses, and yield what the user's program has received."""
         tasks = [asyncio.create_task(self._read(content)), asyncio.create_task(self._send())]
         unfollow = follow_declarations(self._tools, self._conversation, self._talk.note_tools)
         try:
@@ -165,7 +167,7 @@ class _PlainSession(Stage):
                 self._state.calls.hear_user()
 
     async def _send(self) -> None:
-        """Send answers as they are ready, until the connection is lost."""
+        """Send function responses as they become ready, until the connection is lost."""
         talk, changed = self._talk, self._state.changed
         while True:
             changed.clear()
@@ -189,7 +191,7 @@ class _PlainSession(Stage):
 
 
 def _texts(turns: Any) -> Iterator[str]:
-    """Yield the texts of the user in the turns that `send_client_content` takes."""
+    """Yield the user's texts in the `turns` of `send_client_content`."""
     for turn in turns if isinstance(turns, list) else [turns]:
         content = types.Content.model_validate(turn) if isinstance(turn, dict) else turn
         if isinstance(content, types.Content) and content.role in (None, "user"):

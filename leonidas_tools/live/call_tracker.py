@@ -1,9 +1,9 @@
-"""The calls of a conversation: who asked, what was answered, and what the model surely has.
+"""Track the calls of a conversation, their responses, and which responses have arrived.
 
-A function response belongs to the connection that asked: a resumed session does not act on an
-answer to a call that it did not make (https://github.com/pipecat-ai/pipecat/pull/5497). So a call
-is kept until the model surely has its outcome, and where that connection is gone, the outcome is
-told as conversation, or answers the same call when the model makes it again.
+A function response belongs to the connection that made the call: a resumed session does not act on
+the response to a call that it did not make (https://github.com/pipecat-ai/pipecat/pull/5497). So a
+call is kept until its response has surely arrived. If the connection is lost before, the result is
+sent as conversation text, or as the response when the model repeats the call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
-from leonidas_tools.calls.call import same_arguments
+from leonidas_tools.calls.call import comparable
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import AS_IT_IS
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 class LiveCall:
     """One call that the model has made."""
 
-    id: str  # what tools and listener know it by
-    wire_id: str | None  # what the server knows it by; `None` where it gave no id
+    id: str  # the id that the tools and the listener use
+    wire_id: str | None  # the server's id; `None` if it gave none
     name: str
-    args: Mapping[str, Any]
-    connection: int  # that asked, or asked once more
-    blocking: bool  # the model waits for the answer
-    turn: int  # the user's turn in which it was made
-    begun: bool = False  # the server was given an interim answer
-    answer: ProcessorPart | None = None  # kept until the model surely has it
-    delivered: int | None = None  # the number of the message that carried the answer
+    args: Mapping[str, Any] | None  # in comparable form; `None` if nested too deep
+    connection: int  # number of the connection that made the call last
+    blocking: bool  # the model waits for the response
+    turn: int  # number of the user's turn in which it was made
+    begun: bool = False  # an interim response was sent
+    answer: ProcessorPart | None = None  # kept until it has surely arrived
+    delivered: int | None = None  # number of the message that carried the answer
     confirmed: bool = False  # that message has surely arrived
-    heard_before: int = -1  # how often the user had been heard when the answer was sent
-    settled: bool = False  # there is nothing more to do about it
-    alone: bool = False  # its answer is to go in a message of its own
-    deliveries: int = 0  # how often the answer was sent
-    refusals: int = 0  # how often it may have been why the server has ended a connection
-    replaced: bool = False  # its answer was replaced, because it could not be sent
-    earlier: tuple[str, ...] = ()  # ids of the calls of earlier connections with its wire id
+    heard_before: int = -1  # count of `hear_user` when the answer was sent
+    settled: bool = False  # nothing more is sent for this call
+    alone: bool = False  # its answer needs a message of its own
+    deliveries: int = 0  # number of times the answer was sent
+    refusals: int = 0  # number of connections closed, perhaps because of its answer
+    replaced: bool = False  # a failure replaced an answer that could not be sent
+    earlier: tuple[str, ...] = ()  # ids of earlier connections' calls with the same wire id
 
     @property
     def open(self) -> bool:
-        """Return whether its answer is still to come."""
+        """Return whether the call still waits for its response."""
         return self.answer is None and not self.settled
 
 
@@ -65,11 +65,11 @@ _NO_CONNECTION = -1
 
 
 class CallTracker:
-    """Notes what is asked and answered on each connection.
+    """Records the calls and the function responses of each connection.
 
     Args:
-        may_repeat: Whether a call of that function, made again after a reconnect, is to run again;
-            the second argument says whether the model was given the outcome already.
+        may_repeat: Returns whether a call of the named function runs again if the model repeats it
+            after a reconnect. The second argument says whether its result was sent already.
         wording: Returns the texts of the settings.
     """
 
@@ -87,22 +87,22 @@ class CallTracker:
         self._interim: dict[str, ProcessorPart] = {}
         self._remembered: deque[LiveCall] = deque()
         self.connection = 0
-        """The connection that is open, or was last."""
+        """Number of the current connection, or of the last one."""
         self.user_spoke = False
-        """True once the user has said something new on this connection."""
+        """True after new input of the user on this connection."""
         self._heard = 0
 
     def hear_user(self) -> None:
-        """Note that the user says something new."""
+        """Record new input of the user."""
         self.user_spoke = True
         self._heard += 1
 
-    # What the server says.
+    # From the server.
 
     def ask(
         self, call: types.FunctionCall, *, blocking: bool, turn: int, resumed: bool, repeats: bool
     ) -> LiveCall | None:
-        """Note a call; `None` for one that is delivered twice, or made again after a reconnect."""
+        """Record a call; return `None` for a duplicate, or a call repeated after a reconnect."""
         wire_id = call.id or None
         if wire_id in self._wired:
             return None
@@ -121,7 +121,7 @@ class CallTracker:
             id=self._free_id(wire_id),
             wire_id=wire_id,
             name=call.name or "",
-            args=call.args or {},
+            args=_comparable(call),
             connection=self.connection,
             blocking=blocking,
             turn=turn,
@@ -136,9 +136,9 @@ class CallTracker:
         return noted
 
     def cancel(self, wire_id: str) -> str:
-        """Note that the server no longer wants an answer; return our id of the call.
+        """Record that the server has cancelled a call, and return our id of the call.
 
-        A resumed session may take back what it has asked for on an earlier connection.
+        A resumed session may cancel a call that it made on an earlier connection.
         """
         call = self._wired.get(wire_id) or self._calls.get(wire_id)
         if call is None:
@@ -148,15 +148,15 @@ class CallTracker:
         return call.id
 
     def safe(self) -> None:
-        """Note a new resumption handle: what arrived before it belongs to that session."""
+        """Record a new resumption handle: its session includes all that arrived before."""
         for call in tuple(self._unsettled.values()):
             if call.confirmed:
                 self._settle(call)
 
-    # What the tools say.
+    # From the tools.
 
     def answer(self, part: ProcessorPart) -> bool:
-        """Record an answer; return whether the model still wants it."""
+        """Record a response, and return whether the call still waits for one."""
         response = part.part.function_response
         assert response is not None
         call = self._calls.get(response.id or "")
@@ -172,7 +172,7 @@ class CallTracker:
         return True
 
     def tell(self, part: ProcessorPart) -> None:
-        """Queue a message about a call that was answered before."""
+        """Queue the late result of a call that was answered before."""
         told = LiveCall(
             id=uuid.uuid4().hex,
             wire_id=None,
@@ -187,9 +187,9 @@ class CallTracker:
         self._hold(told)
 
     def renew(self, part: ProcessorPart) -> None:
-        """Replace an answer that was sent, should it be needed once more.
+        """Replace a response that was sent, in case the model repeats the call.
 
-        A call that waited for a person has run since then, and its question is answered.
+        A person has approved or retried the call since then.
         """
         response = part.part.function_response
         assert response is not None
@@ -206,13 +206,13 @@ class CallTracker:
         )
 
     def knows(self, call_id: str | None) -> bool:
-        """Return whether there was such a call."""
+        """Return whether a call with this id was recorded."""
         return call_id in self._calls
 
-    # What is to be sent.
+    # To the server.
 
     def interim(self) -> list[tuple[LiveCall, ProcessorPart]]:
-        """Return the interim answers, each once."""
+        """Remove and return the queued interim responses."""
         ready = [(self._calls[key], part) for key, part in self._interim.items()]
         self._interim.clear()
         for call, _ in ready:
@@ -220,25 +220,25 @@ class CallTracker:
         return ready
 
     def due(self) -> list[LiveCall]:
-        """Return the calls of this connection whose answers the next message carries."""
+        """Return the calls of this connection whose responses the next message carries."""
         return _together(c for c in self._ready.values() if c.connection == self.connection)
 
     def orphaned(self) -> list[LiveCall]:
-        """Return the calls of earlier connections whose outcomes the next message carries."""
+        """Return the calls of earlier connections whose results the next message carries."""
         return _together(c for c in self._ready.values() if c.connection != self.connection)
 
     def sent(self, calls: list[LiveCall], message: int) -> None:
-        """Note which message carries the answers of these calls."""
+        """Record the number of the message that carries the responses of these calls."""
         for call in calls:
             call.delivered, call.heard_before = message, self._heard
             self._ready.pop(call.id, None)
             call.deliveries += 1
 
     def unsendable(self, message: int) -> None:
-        """Note that the message with that number cannot be sent.
+        """Record that the message with that number cannot be sent.
 
-        Its answers are tried one by one; the one that cannot be sent becomes a failure, and where
-        not even that can be sent, nothing more is tried.
+        Its responses are retried one by one. A failure replaces a response that cannot be sent
+        alone. If that failure cannot be sent either, the call is dropped.
         """
         calls = [call for call in self._unsettled.values() if call.delivered == message]
         for call in calls:
@@ -255,23 +255,23 @@ class CallTracker:
                 call.replaced = True
                 self._hold(call)
 
-    # What becomes of connections.
+    # Connections.
 
     def opened(self, *, number: int) -> None:
-        """Note a new connection, on which ids of earlier ones mean nothing."""
+        """Record a new connection, on which wire ids of earlier connections are not valid."""
         self.connection = number
         self.user_spoke = False
         self._wired.clear()
         self._interim.clear()
 
     def confirm(self, message: int) -> None:
-        """Note that all messages up to this one have arrived."""
+        """Record that all messages up to this number have arrived."""
         for call in self._unsettled.values():
             if call.delivered is not None and call.delivered <= message:
                 call.confirmed = True
 
     def lost(self, *, refused: bool = False) -> None:
-        """Note a lost connection: answers that may not have arrived are sent again."""
+        """Record a lost connection, and queue the responses that may not have arrived."""
         for call in tuple(self._unsettled.values()):
             if call.delivered is None or call.confirmed:
                 continue
@@ -284,29 +284,28 @@ class CallTracker:
                 self._settle(call)
 
     def open_calls(self, *, blocking: bool = False) -> bool:
-        """Return whether this connection has open calls, or open ones that the model waits for."""
+        """Return whether this connection has open calls; with `blocking`, open blocking calls."""
         return any(
             call.open and call.connection == self.connection and (call.blocking or not blocking)
             for call in self._unsettled.values()
         )
 
     def _before(self, call: types.FunctionCall, *, repeats: bool) -> LiveCall | None:
-        """Return the call of an earlier connection that this one repeats, under another id.
+        """Return the call of an earlier connection that this call repeats under another id.
 
-        A call whose outcome the model does not have is always repeated. One whose outcome it has
-        may be a new request once the user has spoken after the outcome was sent, and it is known
-        to have arrived.
+        A call repeats one whose response has not surely arrived. After that it may be a new
+        request, if the user has spoken since the response was sent.
         """
-        args = call.args or {}
+        args = _comparable(call)
         settled = [known for known in self._remembered if known.answer is not None]
         open_or_lost = [c for c in self._unsettled.values() if not c.confirmed]
         arrived = [*settled, *(c for c in self._unsettled.values() if c.confirmed)]
-        # Of several, the model has yet to hear the oldest, or repeats the newest that it has heard.
+        # Prefer the oldest that may not have arrived, then the newest that has.
         for known in (*open_or_lost, *reversed(arrived)):
             is_same = (
                 known.connection not in (self.connection, _NO_CONNECTION)
                 and known.name == call.name
-                and same_arguments(known.args, args)
+                and _are_same(known.args, args)
             )
             if not is_same:
                 continue
@@ -325,10 +324,10 @@ class CallTracker:
         if known is None or known.connection == self.connection or known.name != call.name:
             return None
         remembered = known.open or known.answer is not None
-        return known if remembered and same_arguments(known.args, call.args or {}) else None
+        return known if remembered and _are_same(known.args, _comparable(call)) else None
 
     def _hold(self, call: LiveCall) -> None:
-        """Queue the answer of a call to be sent, or to be sent again."""
+        """Queue the response of a call, also if it was sent before."""
         call.delivered, call.confirmed = None, False
         if call.answer is not None:
             self._ready[call.id] = call
@@ -343,9 +342,9 @@ class CallTracker:
         return f"{wire_id}~{self.connection}" if wire_id in self._calls else wire_id
 
     def _with_wire_id(self, wire_id: str | None) -> tuple[str, ...]:
-        """Return our ids of the calls that had this one; of a cancelled call nothing else is kept.
+        """Return our ids of earlier calls with this wire id; a cancelled call keeps only its id.
 
-        The tools know which of them was the same call, and whether it may run again.
+        The tools decide which of them was the same call, and whether it may run again.
         """
         if wire_id is None or wire_id not in self._calls:
             return ()
@@ -353,13 +352,13 @@ class CallTracker:
         return tuple(each for each in self._calls if each == wire_id or each.startswith(again))
 
     def _forget_old(self) -> None:
-        """Drop the oldest answers: sessions without handles never confirm any."""
+        """Drop the oldest sent responses: without resumption handles, `safe` releases none."""
         delivered = [c for c in self._unsettled.values() if c.delivered is not None]
         for call in delivered[: max(len(delivered) - _KEPT_ANSWERS, 0)]:
             self._settle(call)
 
     def _settle(self, call: LiveCall) -> None:
-        """Settle a call; the last few answers are kept, in case the id comes once more."""
+        """Finish a call, and keep the last few responses in case the model repeats a call."""
         call.settled = True
         self._unsettled.pop(call.id, None)
         self._ready.pop(call.id, None)
@@ -371,7 +370,21 @@ class CallTracker:
                 old.answer, old.args = None, {}
 
 
+def _comparable(call: types.FunctionCall) -> Mapping[str, Any] | None:
+    """Return the arguments of a call as they are compared, once for all comparisons."""
+    try:
+        arguments: Mapping[str, Any] = comparable(call.args or {})
+    except RecursionError:
+        return None
+    return arguments
+
+
+def _are_same(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+    """Return whether two calls have the same arguments; in doubt they have."""
+    return one is None or other is None or one == other
+
+
 def _together(calls: Iterable[LiveCall]) -> list[LiveCall]:
-    """Return the calls of the next message: the first that must go alone, else all."""
+    """Return the calls of the next message: the first that needs its own message, else all."""
     ready = list(calls)
     return next(([call] for call in ready if call.alone), ready)

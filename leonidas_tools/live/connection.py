@@ -35,14 +35,14 @@ LOST = (
     TransportError,
     RefreshError,
 )
-"""Exceptions raised when a connection, or its token, cannot be had or is lost."""
+"""Exceptions raised if a connection or its token cannot be obtained, or a connection is lost."""
 
 _CONNECT_SECONDS = 10.0
 _MOST_VALUES = 20_000
-"""Limit of a message: the client and we may take some 50 microseconds for each of its values."""
+"""Maximum values in a message: the client and we may take some 50 microseconds for each."""
 _BURST = 16
 _LONG_BYTES = 16_384
-"""Of a message after which others have their turn: what is in it may take as long as a burst."""
+"""Size of a message after which other tasks run: parsing it may take as long as a burst."""
 _NORMAL = 1000
 _ABNORMAL = 1006
 _REFUSALS = frozenset({1003, 1007, 1008, 1009, 400, 401, 403, 404})
@@ -51,19 +51,19 @@ _STEP_FAILED = 4000
 
 
 def code_of(error: BaseException) -> int:
-    """Return the close code or HTTP status behind an error; 1006 where there is none."""
+    """Return the close code or HTTP status of an error, or 1006 if it has none."""
     if isinstance(error, errors.APIError):
         return error.code
     return error.response.status_code if isinstance(error, InvalidStatus) else _ABNORMAL
 
 
 def said_by(error: BaseException) -> str:
-    """Return what an error of a connection says, without what looks like a secret."""
+    """Return the message of a connection error, with likely secrets redacted."""
     return redact_text(str(error))
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether trying the same again cannot help."""
+    """Return whether a retry of the same request cannot succeed."""
     return code_of(error) in _REFUSALS
 
 
@@ -71,47 +71,47 @@ class Connection:
     """An open connection.
 
     Args:
-        session: Google's session.
+        session: The google-genai session.
     """
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
         self._received = _Received(session._ws)  # noqa: SLF001 - as below
-        # Google's reader of messages, for those that are not sound.
+        # google-genai's reader, for messages that are not audio.
         self._reader = AsyncSession(session._api_client, self._received)  # type: ignore[arg-type]  # noqa: SLF001
 
     async def send(self, message: Callable[[AsyncSession], Awaitable[None]]) -> None:
         """Send a message.
 
         Raises:
-            websockets.exceptions.ConnectionClosed: The connection is gone.
+            websockets.exceptions.ConnectionClosed: The connection is closed.
         """
         await message(self._session)
 
     async def messages(self) -> AsyncIterator[types.LiveServerMessage | Sequence[ProcessorPart]]:
-        """Yield what the server says, until it closes; sound alone as parts.
+        """Yield messages until the connection closes; yield audio-only messages as parts.
 
         Raises:
-            google.genai.errors.APIError: The connection is gone; its code says why.
+            google.genai.errors.APIError: The connection is closed; its code says why.
         """
         for number in itertools.count(1):
             if number % _BURST == 0 or self._received.was_long:
-                await asyncio.sleep(0)  # a read alone does not let others have their turn
+                await asyncio.sleep(0)  # a read alone does not let other tasks run
             try:
                 sound = await self._received.sound()
-                if sound is None:  # `receive` ends with every turn
+                if sound is None:  # `receive` would end with every turn
                     yield self._received.completed(await self._reader._receive())  # noqa: SLF001
                 else:
                     yield sound
             except (AttributeError, TypeError, ValueError, RecursionError) as error:
-                # Of a kind that the client does not know, no JSON, or too much: it is used up.
+                # Unknown to the client, not JSON, or too large: the message is consumed.
                 logger.warning("A message of the server is skipped: %s", described(error))
 
     async def arrived(self, confirm: Callable[[float], object]) -> None:
-        """Wait until all that was sent has arrived: the pong comes after it.
+        """Wait until all sent messages have arrived, which the pong of a new ping confirms.
 
         Raises:
-            websockets.exceptions.ConnectionClosed: The connection is gone.
+            websockets.exceptions.ConnectionClosed: The connection is closed.
         """
         now = asyncio.get_running_loop().time
         began = now()
@@ -125,11 +125,11 @@ class Connection:
         await asyncio.shield(pong)
 
     async def close(self) -> bool:
-        """End the connection; `messages` ends with it.
+        """Close the connection, which also ends `messages`.
 
         Returns:
-            Whether the server has answered our close frame, which it does after it has read all
-            before it; a server that closes by itself may have read nothing.
+            Whether the server has answered our close frame. It does so after it has read all
+            earlier messages; a server that closes first may have read nothing.
         """
         await self._session.close()
         protocol = self._socket.protocol
@@ -141,11 +141,11 @@ class Connection:
 
 
 class _TooManyValuesError(ValueError):
-    """Reading a message would hold the event loop."""
+    """Raised if parsing a message would block the event loop."""
 
 
 class _Received:
-    """Messages of a socket: sound is read here, all else by google-genai."""
+    """Reads the messages of a socket: audio here, all others through google-genai."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
@@ -153,13 +153,13 @@ class _Received:
         self._arguments: Sequence[Any] = ()
         self._closed: ConnectionClosed | None = None
         self.was_long = False
-        """Whether the last message was so long that others should have their turn after it."""
+        """True if the last message was so long that other tasks should run after it."""
 
     async def sound(self) -> Sequence[ProcessorPart] | None:
-        """Return the parts of the next message if it is sound; `None` leaves it to `recv`.
+        """Return the parts of the next message if it is audio, or `None` to leave it to `recv`.
 
         Raises:
-            ValueError: It has too many values; it is used up.
+            ValueError: The message has too many values; it is consumed.
         """
         try:
             self._unread = await self._socket.recv(decode=False)
@@ -177,7 +177,7 @@ class _Received:
         return parts
 
     def completed(self, message: types.LiveServerMessage) -> types.LiveServerMessage:
-        """Return the message that was read, with the arguments that its calls were read without."""
+        """Return the message with the call arguments that were removed before it was parsed."""
         if self._arguments and message.tool_call is not None:
             calls = message.tool_call.function_calls or ()
             for call, arguments in zip(calls, self._arguments, strict=True):
@@ -185,7 +185,7 @@ class _Received:
         return message
 
     async def recv(self, *, decode: bool = False) -> bytes | str:
-        """Return the message that was left, or the next one."""
+        """Return the message that `sound` has left, or the next one."""
         if self._closed is not None:
             raise self._closed
         unread, self._unread = self._unread, None
@@ -194,12 +194,12 @@ class _Received:
 
 
 def _without_arguments(text: bytes) -> tuple[bytes, Sequence[Any]]:
-    """Return a message without the arguments of its calls, and these.
+    """Return a message without the arguments of its calls, and those arguments.
 
-    The model waits for an answer also to a call with more arguments than may run.
+    The model waits for a response even if a call has too many arguments to run.
 
     Raises:
-        ValueError: It has too many values also without them.
+        ValueError: The message has too many values even without the arguments.
     """
     message = {} if has_too_many_values(text) else json.loads(text)
     calls = message.get("toolCall", {}).get("functionCalls", [])
@@ -219,8 +219,8 @@ async def connect(
 
     Raises:
         google.genai.errors.APIError: The server refused the setup.
-        OSError: There is no server, or no way to it.
-        TimeoutError: The server does not answer.
+        OSError: The server cannot be reached.
+        TimeoutError: The server does not answer the setup in time.
     """
     connecting = client.aio.live.connect(model=model, config=config)
     try:
@@ -234,15 +234,15 @@ async def connect(
     finally:
         try:
             await connecting.__aexit__(None, None, None)
-        finally:  # cancelled while it waits for the server's good-bye, the client leaves it open
+        finally:  # if cancelled during the close handshake, the client leaves the socket open
             session._ws.transport.abort()  # noqa: SLF001 - the client has no such method
 
 
 def failed_in_simulation(error: BaseException) -> bool:
-    """Return whether a step of a scenario has failed: another connection cannot help."""
+    """Return whether a step of a simulated scenario has failed, so that a retry cannot help."""
     return isinstance(error, errors.APIError) and error.code == _STEP_FAILED
 
 
 def ended_by_server(error: BaseException) -> bool:
-    """Return whether the server has ended the conversation, and not lost it."""
+    """Return whether the server has closed the connection normally."""
     return isinstance(error, errors.APIError) and error.code == _NORMAL

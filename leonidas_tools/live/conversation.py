@@ -31,10 +31,10 @@ _REFUSED_TOOLS = frozenset({1007, 1008})
 
 
 class Conversation:
-    """The decisions of a conversation: what to send, what to hand on, when to reconnect.
+    """Decides what to send, what to pass to the listener, and when to reconnect.
 
     Args:
-        state: What the conversation consists of.
+        state: The state of the conversation.
     """
 
     def __init__(self, state: LiveState) -> None:
@@ -47,7 +47,7 @@ class Conversation:
     # The user's side.
 
     def put(self, part: ProcessorPart) -> None:
-        """Take in a part of the input."""
+        """Handle a part of the input."""
         state, response = self.state, part.part.function_response
         if response is not None:
             if part.tool_cancellation:
@@ -57,37 +57,37 @@ class Conversation:
             elif part.metadata.get(LATE_RESULT) is True:
                 state.calls.tell(part)
             elif not state.calls.knows(response.id):
-                # An answer to a call that did not come from here is the user's own business.
+                # A response to a call of another source is sent like other input.
                 state.inputs.put(part, bounded=False)
             else:
                 state.calls.answer(part)
         elif is_input(part):
             bounded = not state.connected or self._sending.is_gated()
             state.inputs.put(part, bounded=bounded)
-        elif part.part.function_call is None:  # else a stage behind would take it for the model's
+        elif part.part.function_call is None:  # a later stage would run a call as the model's
             state.out.put(part)
         state.changed.set()
 
     def end_input(self) -> None:
-        """Note that the user's input has ended."""
+        """Record that the user's input has ended."""
         self.state.inputs.ended = True
         self.state.changed.set()
 
     @property
     def over(self) -> bool:
-        """Return whether the conversation is over."""
+        """Return whether the input has ended and nothing is left to send."""
         state = self.state
         return state.inputs.ended and not (
             state.inputs or state.calls.due() or state.calls.orphaned()
         )
 
     def note_tools(self) -> None:
-        """Record that other tools are declared now."""
+        """Record that the declared tools have changed."""
         self.state.tools_changed = True
         self.state.changed.set()
 
     def note_voice(self, voice: str | None) -> None:
-        """Note another voice, which takes another connection."""
+        """Record the wanted voice, and request a new connection if the voice differs."""
         state = self.state
         state.wanted_voice = voice
         if voice != state.setup.voice:
@@ -95,7 +95,7 @@ class Conversation:
             return
         state.renewal = state.renewal.unwished()
         if self._refused is None:
-            self.note_tools()  # they may wish for another connection as well
+            self.note_tools()  # changed tools may need a new connection, too
 
     # Messages.
 
@@ -109,33 +109,33 @@ class Conversation:
         return self._sending.next()
 
     def looks_again_at(self, since: float) -> float | None:
-        """Return when there may be something to do although nothing has happened since then."""
+        """Return the next time after `since` to check for messages, if there is one."""
         return self._sending.looks_again_at(since)
 
     def hear(self, message: types.LiveServerMessage) -> None:
-        """Take in a message of the server."""
+        """Handle a message of the server."""
         self._hearing.hear(message)
 
     def hear_sound(self, parts: Sequence[ProcessorPart]) -> None:
-        """Take in a message of the server that is sound and nothing else."""
+        """Handle a message of the server that contains only audio."""
         self._hearing.hear_sound(parts)
 
     def unsendable(self, error: Exception) -> None:
-        """Note that the last message cannot be sent; its call is answered otherwise."""
+        """Record that the last message cannot be sent, and answer its calls otherwise."""
         why = error if isinstance(error, UnsendableError) else described(error)
         logger.error("An outgoing message cannot be sent: %s", why)
         self.state.calls.unsendable(self.sent)
         self._sending.unsendable()
 
     def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:
-        """Note that all messages up to this one have arrived."""
+        """Record that all messages up to this number have arrived."""
         self.state.inputs.confirm(message, round_trip_seconds)
         self.state.calls.confirm(message)
 
     # Connections.
 
     def next_setup(self) -> Setup:
-        """Return what the next connection is to be set up with."""
+        """Return the setup of the next connection."""
         state = self.state
         tools = state.declarations()
         if self._refused is not None and self._refused.tools == tools:
@@ -148,7 +148,7 @@ class Conversation:
         return setup.config(base, [*state.other_tools, *state.declared(setup.tools)])
 
     def opened(self, number: int, setup: Setup) -> None:
-        """Note an open connection."""
+        """Record a new connection."""
         state = self.state
         state.setup, state.opened_at = setup, state.now()
         state.connected = state.resumable = True
@@ -158,7 +158,7 @@ class Conversation:
         self._sending.opened()
         self._hearing.opened()
         if self._refused is None:
-            state.tools_changed = True  # they may have changed since the setup was made
+            state.tools_changed = True  # the tools may have changed since the setup
         if state.wanted_voice != setup.voice:
             state.wish_renewal()
         if self._sending.speaking and not state.inputs.next_is("activity_start"):
@@ -172,7 +172,7 @@ class Conversation:
         state.changed.set()
 
     def lost(self, code: int, reason: str) -> None:
-        """Note that the connection has ended."""
+        """Record that the connection has ended."""
         state = self.state
         state.connected = False
         refused = code in _REFUSED_CONTENT
@@ -206,6 +206,6 @@ class Conversation:
         if renewal.is_due(now):
             return True
         if state.handle is None or not state.resumable:
-            return False  # another session would know nothing of this one, or not all of it
+            return False  # a new session would lose some or all of this session
         waits = state.calls.open_calls(blocking=renewal.is_impatient(now))
         return state.turn.is_quiet(now) and not waits

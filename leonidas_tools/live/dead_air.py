@@ -1,4 +1,4 @@
-"""Dead air: find out when a call has kept the user waiting in silence, and fill the silence."""
+"""Detect dead air, which is silence while a call keeps the user waiting, and fill it."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class _OpenCall:
 
 
 class DeadAir:
-    """Watches open calls and the model's speech, and has silence filled once for each call.
+    """Detects silence while calls are open, and fills it once for each call.
 
     A filler is due when its call has been open, and the model silent, for `after_seconds`. The
-    model counts as speaking until what it has sent is played. A filler breaks the silence too, so
-    that those of several calls do not come all at once.
+    model counts as speaking until its audio has been played. A filler also ends the silence, so
+    that the fillers of several calls do not come all at once.
 
-    Made and used on one event loop, whose one timer it holds while a filler may come.
+    Create and use it on one event loop. It has one timer while a filler may come.
 
-    `fill` is called with the id of the call and its filler, and returns at once; what it raises is
-    logged.
+    `fill` is called with the id of the call and its filler. It must return at once; an exception
+    that it raises is logged.
 
     Example:
         >>> async def search_for_three_seconds() -> None:
@@ -65,32 +65,32 @@ class DeadAir:
         self._loop = asyncio.get_running_loop()
         self._calls: dict[str, _OpenCall] = {}
         self._silent_since = self._loop.time()
-        """Time at which the last sound ends; it may lie in the future."""
+        """Time at which the last audio ends; it may lie in the future."""
         self._timer: asyncio.TimerHandle | None = None
 
     def called(self, call_id: str, filler: Filler | None) -> None:
-        """Note a call of the model; one that is open already is the same call."""
+        """Record a call of the model, unless it is open already."""
         if filler is not None and call_id not in self._calls:
             self._calls[call_id] = _OpenCall(self._loop.time(), filler)
             self._set_timer()
 
     def answered(self, call_id: str) -> None:
-        """Note that a call has its answer or was cancelled."""
+        """Record that a call has its response or was cancelled."""
         if self._calls.pop(call_id, None) is not None:
             self._set_timer()
 
     def heard(self, seconds: float = 0.0) -> None:
-        """Note speech of the model: silence begins when it has been played."""
-        # The timer stays: it comes too early, and looks again. So a frame costs next to nothing.
+        """Record speech of the model: silence begins when the speech has been played."""
+        # The timer is not moved: it fires too early, and checks again. So a frame costs little.
         self._silent_since = max(self._silent_since, self._loop.time()) + seconds
 
     def interrupted(self) -> None:
-        """Note an interruption: speech that was not played is dropped, and silence begins now."""
+        """Record a barge-in: speech that was not played is dropped, and silence begins now."""
         self._silent_since = self._loop.time()
         self._set_timer()
 
     def close(self) -> None:
-        """End all calls."""
+        """Drop all calls and stop the timer."""
         self._calls.clear()
         self._set_timer()
 
@@ -100,7 +100,7 @@ class DeadAir:
         return max(call.since, self._silent_since) + call.filler.after_seconds
 
     def _next(self) -> tuple[float, str]:
-        """Return when a filler is due next, and for which call."""
+        """Return the time at which the next filler is due, and the id of its call."""
         dues = ((self._due(call), call_id) for call_id, call in self._calls.items())
         return min(dues, key=itemgetter(0), default=(math.inf, ""))
 
@@ -130,10 +130,10 @@ class DeadAir:
 
 
 class SilenceFiller:
-    """Watches a session for dead air.
+    """Fills the dead air of a session.
 
-    `runtime` is `None` if the tools have none. `show` is given a status part for the listener, a
-    `tool_progress` with `filler`; `say` an interim answer, which has the model say the sentence.
+    `runtime` is `None` if the tools have none. `show` receives a status part for the listener, a
+    `tool_progress` with `filler`. `say` receives an interim response with the sentence to speak.
     """
 
     def __init__(
@@ -150,19 +150,19 @@ class SilenceFiller:
         self._dead_air = DeadAir(self._fill)
 
     def called(self, call_id: str, name: str) -> None:
-        """Note a call of the model."""
+        """Record a call of the model."""
         filler = filler_for(self._runtime, name) if self._runtime is not None else None
         if filler is not None:
             self._names[call_id] = name
             self._dead_air.called(call_id, filler)
 
     def answered(self, call_id: str) -> None:
-        """Note that a call has its answer, or needs none."""
+        """Record that a call has its response, or needs none."""
         if self._names.pop(call_id, None) is not None:
             self._dead_air.answered(call_id)
 
     def heard(self, part: ProcessorPart) -> None:
-        """Note speech of the model or the user, or an interruption."""
+        """Record speech of the model or the user, or a barge-in."""
         if is_speech(part):
             blob = part.part.inline_data
             self._dead_air.heard(0.0 if blob is None else seconds_of(blob))

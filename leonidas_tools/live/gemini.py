@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 API_VERSION = "v1beta"
-"""Of the Developer API: the client's own default is not the one Google's Live pages name."""
+"""Version of the Developer API that Google's Live pages use; the client's default differs."""
 
 _OF_THE_ENVIRONMENT = (
     "GOOGLE_API_KEY",
@@ -63,48 +63,50 @@ _NO_KEY = (
 
 
 class GeminiLiveProcessor(Stage):
-    """Gemini Live: microphone and text in, speech and function calls out, over any connection.
+    """Connects to Gemini Live, and reconnects: audio and text in, speech and function calls out.
 
-    It takes and gives the parts that genai-processors' `LiveProcessor` does, and more. A lost
-    connection is resumed: what the user says meanwhile is held, running calls go on, and their
-    outcome reaches the model once. Tools that change, and a voice that does, reach the running
-    session. Declarations and answers are adapted to what the model takes.
+    It receives and yields the same parts as genai-processors' `LiveProcessor`, and more. A lost
+    connection is resumed. Meanwhile, the user's input is buffered and calls keep running; the model
+    gets each result once. Changed tools and a changed voice apply to the running session. Function
+    declarations and responses are adapted to the model.
 
-    In: parts in the substream `realtime` are sound, video and text as they happen, and the signals
+    Input: parts in the substream `realtime` are live audio, video and text, and the signals
     `audio_stream_end`, `activity_start` and `activity_end` in the metadata. Parts in the default
     substream are content, with `turn_complete` in the metadata. Function responses answer calls.
-    Parts of other substreams pass.
+    Parts of other substreams pass unchanged.
 
-    Out: what the model says; transcriptions in the substreams `input_transcription` and
-    `output_transcription`; calls and cancellations; all else as metadata of empty parts. Events of
-    the connection are JSON text in the substream `status`, with `live_event` in the metadata:
+    Output: the model's speech and text; transcriptions in the substreams `input_transcription` and
+    `output_transcription`; calls and cancellations; other fields in the metadata of empty parts.
+    Connection events are JSON text in the substream `status`, with `live_event` in the metadata:
     `connection_opened`, `connection_lost`, `connection_refused`, `connection_renewed`,
     `tools_changed`, `malformed_function_call`.
 
     Args:
         model: The name of a live model.
-        config: What a connection is set up with; the tools in it are declared besides `tools`.
-            Without `response_modalities` the model speaks.
-        tools: What declares tools, such as an `AdvancedToolProcessor`, or declarations; by default
-            the tools of the `LiveToolSession` that it is in, unless `config` declares functions.
-        api_key: The key; by default from the environment, as Google's client reads it.
-        vertexai: Whether to go to Vertex AI; by default as the environment says.
+        config: The configuration of each connection; its tools are declared in addition to `tools`.
+            Without `response_modalities` the model responds with audio.
+        tools: A source of declarations, such as an `AdvancedToolProcessor`, or a list of them; by
+            default the tools of its `LiveToolSession`, unless `config` declares functions.
+        api_key: The API key; by default from the environment, as Google's client reads it.
+        vertexai: Whether to use Vertex AI; by default from the environment.
         project: The project on Vertex AI.
-        location: Its location.
+        location: The location on Vertex AI.
         credentials: Credentials for Vertex AI.
         http_options: Options of the client; API version, pings and message sizes have defaults
-            that suit live sessions.
+            for live sessions.
         client: A client to use instead of a new one, with its own options.
-        profile: How the model behaves, or the name of a built-in profile; by default by the
-            model's name.
-        held_audio_seconds: How much sound and video may wait while there is no connection; the
-            oldest is dropped first, and the event that tells of the next connection says how much.
-        gate_microphone_seconds: How long the microphone is held back while the model waits for a
-            tool, for models that close the connection otherwise. `None` never holds it back.
-        give_up_seconds: How long a connection may be missing before the stream ends with an error.
+        profile: The profile of the model, or the name of a built-in profile; by default chosen by
+            the model's name.
+        held_audio_seconds: Seconds of audio and video to buffer at most while there is no
+            connection, or while the microphone is held back. The oldest is dropped first; the next
+            connection event counts dropped parts.
+        gate_microphone_seconds: Seconds to hold back the microphone at most while the model waits
+            for a tool, for models that close the connection otherwise. `None` disables this.
+        give_up_seconds: Seconds without a connection before the stream ends with an error. The
+            limit for the first connection is 10 s.
 
     Raises:
-        ConfigurationError: There is no profile of that name, or no key.
+        ConfigurationError: There is no profile of that name, or no API key.
         TypeError: An argument is of a wrong type; the message says what to give.
         google.genai.errors.APIError: The server refuses the session, or it can no longer be
             resumed; raised to the reader of the stream.
@@ -116,9 +118,9 @@ class GeminiLiveProcessor(Stage):
     """
 
     takes_interim_answers = True
-    """True: it accepts interim answers, and knows which calls take them."""
+    """True: it accepts interim responses, and sends them only for calls that take them."""
     takes_late_results = True
-    """True: it accepts results of calls already answered, and delivers them at a fitting moment."""
+    """True: it accepts results of calls already answered, and sends them at a quiet moment."""
 
     @known_arguments_only
     def __init__(  # noqa: PLR0913 - the surface of a whole service, by keyword
@@ -167,9 +169,9 @@ class GeminiLiveProcessor(Stage):
         """Yield the model's parts for a stream of the user's parts.
 
         Args:
-            content: What the user says.
-            take_sound: Receives each frame of sound at once, if the reader has handled all parts
-                before it. A frame for which it returns `False` is yielded in its turn.
+            content: The user's parts.
+            take_sound: Receives each audio frame at once, if the reader has handled all earlier
+                parts. If it returns `False`, the frame is yielded in order.
         """
         session = stream.session()
         speech = session.get(SpeechState)
@@ -192,7 +194,7 @@ class GeminiLiveProcessor(Stage):
                 await asyncio.wait([running])
 
     def _declared_in(self, tools: object | None) -> DeclaresTools:
-        """Return what declares the tools of a stream, whose session may have tools of its own."""
+        """Return the source of declarations: by default `tools`, which are those of the stream."""
         if self.tools is not None:
             return self.tools
         given = self.config.tools or ()
@@ -221,7 +223,7 @@ class GeminiLiveProcessor(Stage):
 
 
 def _speaking(config: types.LiveConnectConfig) -> types.LiveConnectConfig:
-    """Return the configuration of a model that speaks, unless it says otherwise."""
+    """Return the configuration, with audio as the response modality unless it sets one."""
     generation = config.generation_config
     if config.response_modalities or (generation and generation.response_modalities):
         return config
@@ -229,7 +231,7 @@ def _speaking(config: types.LiveConnectConfig) -> types.LiveConnectConfig:
 
 
 class _WireLogger(logging.Logger):
-    """Takes what the websocket library logs: at `DEBUG` that is the API key and every message."""
+    """Drops the websocket library's debug logs, which contain the API key and every message."""
 
     def __init__(self) -> None:
         super().__init__(f"{__name__}.wire", logging.WARNING)  # whatever the root logger is set to
@@ -241,8 +243,8 @@ class _WireLogger(logging.Logger):
 
 def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: Any) -> Client:
     options = types.HttpOptions.model_validate(http_options or {}).model_copy()
-    # Pongs of 8 to 30 s are reported, where the library waits 20 s, and messages of over 1 MiB,
-    # which is the library's limit; without one, a message that never ends takes all memory.
+    # Users report pongs after 8 to 30 s, and messages over 1 MiB; the library's limits are 20 s and
+    # 1 MiB. Without a limit, an endless message would use up the memory.
     defaults: dict[str, Any] = {
         "ping_interval": 20,
         "ping_timeout": 60,
@@ -272,16 +274,16 @@ def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: A
 
 @functools.cache
 def _context_for_websockets(cafile: str | None, capath: str | None) -> ssl.SSLContext:
-    """Return the TLS context that all clients share, as google-genai makes one for each.
+    """Return a TLS context that all clients share; google-genai would create one for each.
 
-    Reading the certificates of the authorities holds the event loop for 20 ms.
+    Reading the CA certificates blocks the event loop for 20 ms.
     """
     return ssl.create_default_context(cafile=cafile or certifi.where(), capath=capath)
 
 
 @functools.cache
 def _context_for_http(cafile: str | None, capath: str | None) -> ssl.SSLContext:
-    """Return another one: HTTP clients change the protocols that theirs offers."""
+    """Return a second shared TLS context: HTTP clients change the protocols of theirs."""
     return ssl.create_default_context(cafile=cafile or certifi.where(), capath=capath)
 
 

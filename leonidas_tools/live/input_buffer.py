@@ -1,4 +1,4 @@
-"""Hold the user's input while there is no connection: bounded, in order, sent after a loss."""
+"""Buffer the user's input: bounded, in order, and sent again after a lost connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
 
 REALTIME = "realtime"
-"""The substream of what is said and shown live; upstream uses the same name."""
+"""Substream of live audio, video and text; upstream uses the same name."""
 
 _UNCONFIRMED_SECONDS = 3.0
 _SLOW_SECONDS = 1.0
@@ -21,7 +21,7 @@ _SLOW_SECONDS = 1.0
 
 @dataclass(kw_only=True, slots=True)
 class _Input:
-    """One input on its way: its place among all, and the message that carried it last."""
+    """One input: its place in the order, and the number of the message that carried it last."""
 
     place: int
     part: ProcessorPart
@@ -31,19 +31,16 @@ class _Input:
 
 
 class InputBuffer:
-    """The user's input on its way to the model.
+    """A buffer of the user's input for the model.
 
-    What waits to be taken is bounded by how long its sound and video last: of those the
-    oldest are dropped first. What was sent is kept until it has surely arrived, for a lost network
-    is noticed only after a while, and what was said meanwhile went nowhere. It is kept for three
-    seconds where the server is slow to confirm, else for as long as it may wait.
-
-    Sound and video may wait for `held_seconds`.
+    At most `held_seconds` of audio and video wait; the oldest are dropped first. Sent input is kept
+    until its arrival is confirmed, because a lost network is detected late. It is kept for at most
+    three seconds if the server is slow to confirm, else for at most `held_seconds`.
     """
 
     def __init__(self, held_seconds: float) -> None:
         self.dropped = 0
-        """Number of pieces of sound and video dropped so far."""
+        """Number of audio and video parts dropped so far."""
         self.ended = False
         self._held_seconds = held_seconds
         self.is_repeated = False
@@ -58,14 +55,14 @@ class InputBuffer:
         return len(self._waiting)
 
     def put(self, part: ProcessorPart, *, bounded: bool) -> None:
-        """Add what the user says."""
+        """Add input of the user."""
         self._waiting.append(_Input(place=next(self._places), part=part))
         self._seconds += _seconds(part)
         while bounded and self._seconds > self._held_seconds:
             self._drop_oldest()
 
     def put_first(self, part: ProcessorPart) -> None:
-        """Add what is to be said before all that waits."""
+        """Add a part before all waiting parts."""
         place = self._waiting[0].place - 1 if self._waiting else next(self._places)
         self._waiting.appendleft(_Input(place=place, part=part))
 
@@ -74,25 +71,25 @@ class InputBuffer:
         return bool(self._waiting) and bool(self._waiting[0].part.get_metadata(signal))
 
     def take(self, message: int, now: float) -> ProcessorPart:
-        """Return the next part, to be sent with the message of that number."""
+        """Remove and return the next part, to send it with the message of that number."""
         return self._taken(0, message, now)
 
     def take_text(self, message: int, now: float) -> ProcessorPart | None:
-        """Return the next part that is text, which need not wait for the microphone."""
+        """Remove and return the next text part, which need not wait for the microphone."""
         for index, waiting in enumerate(self._waiting):
             if waiting.part.part.text:
                 return self._taken(index, message, now)
         return None
 
     def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:
-        """Note that all messages up to this one have arrived."""
+        """Record that all messages up to this number have arrived."""
         is_slow = round_trip_seconds > _SLOW_SECONDS
         self._kept_seconds = _UNCONFIRMED_SECONDS if is_slow else self._held_seconds
         while self._sent and self._sent[0].message <= message:
             self._sent.popleft()
 
     def give_back(self, *, media_only: bool) -> None:
-        """Put back what may not have arrived before the connection was lost, in order."""
+        """Put back, in order, the parts that may not have arrived over a lost connection."""
         for sent in self._sent:
             if _seconds(sent.part) or not media_only:
                 sent.is_repeated = True
@@ -123,6 +120,6 @@ class InputBuffer:
 
 
 def _seconds(part: ProcessorPart) -> float:
-    """Return the duration of live sound or video; content counts 0 and is never dropped."""
+    """Return the seconds of live audio or video, or 0 for content, which is never dropped."""
     blob = part.part.inline_data
     return seconds_of(blob) if blob is not None and part.substream_name == REALTIME else 0.0

@@ -1,4 +1,4 @@
-"""The queue to the listener; a barge-in drops speech that was not heard yet."""
+"""The queue to the listener; a barge-in drops the speech in it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BURST = 64
 
 
 class ListenerQueue:
-    """A queue with one reader, so that a slow player holds back nothing but itself.
+    """A queue with one reader, so that a slow player delays only itself.
 
-    It is bounded only for the progress of calls.
+    Only the progress events of calls are bounded.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class ListenerQueue:
         self._failure: BaseException | None = None
 
     def put(self, part: ProcessorPart) -> None:
-        """Add a part; one that tells of an interruption drops the speech before it."""
+        """Add a part, and drop the queued speech if the part signals a barge-in."""
         if self._parts and part.metadata.get("interrupted"):
             self._parts.remove(is_speech)
         source = progress_source(part)
@@ -43,7 +43,7 @@ class ListenerQueue:
         self._changed.set()
 
     def close(self, failure: BaseException | None = None) -> None:
-        """End the stream; the first failure is raised to the reader after the last part."""
+        """End the stream, and raise the first failure to the reader after the last part."""
         self._closed, self._failure = True, self._failure or failure
         self._changed.set()
 
@@ -53,7 +53,7 @@ class ListenerQueue:
         return self._reader_waits and not self._parts
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
-        """Yield the parts in turn."""
+        """Yield the parts in order."""
         passed = 0
         while True:
             while self._parts:
@@ -72,6 +72,6 @@ class ListenerQueue:
 
 
 def is_speech(part: ProcessorPart) -> bool:
-    """Return whether a part is sound that the model makes."""
+    """Return whether a part of the model is audio."""
     blob = part.part.inline_data
     return blob is not None and (blob.mime_type or "").startswith("audio/")

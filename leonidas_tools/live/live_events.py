@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 Speaker: TypeAlias = Literal["user", "agent"]
 
 LIVE_EVENT = "live_event"
-"""Metadata key of what happened to the connection; only a `StatusPart` tells of it."""
+"""Metadata key of a connection event; only that of a `StatusPart` is read."""
 _MOST_CHARACTERS = 2000
 _TYPED_IN = ("", "realtime")
 
 
 def live_event(event: str, **data: Any) -> StatusPart:
-    """Return a status part: JSON text of what happened.
+    """Return a status part with a connection event as JSON text.
 
     Example:
         >>> live_event("connection_lost", code=1006).text
@@ -42,7 +42,7 @@ def live_event(event: str, **data: Any) -> StatusPart:
 
 
 def status_part(event: Mapping[str, Any], metadata: dict[str, Any]) -> StatusPart:
-    """Return an event as a status part with JSON."""
+    """Return a status part with an event as JSON text."""
     return StatusPart(
         json.dumps(event, ensure_ascii=False),
         mimetype="application/json",
@@ -53,7 +53,7 @@ def status_part(event: Mapping[str, Any], metadata: dict[str, Any]) -> StatusPar
 
 
 def typed_text(part: ProcessorPart) -> str | None:
-    """Return the text that the user has typed; `None` or empty for other parts."""
+    """Return the text that the user has typed; return `None` or "" for other parts."""
     is_users = part.role != "model" and part.substream_name in _TYPED_IN
     return part.part.text if is_users else None
 
@@ -65,20 +65,20 @@ class _SpokenTurn:
 
 
 class _SpokenTurns:
-    """Tells of each turn when it begins and when it ends."""
+    """Calls `tell` when a turn begins and when it ends."""
 
     def __init__(self, tell: Callable[..., None]) -> None:
         self._tell = tell
         self._turns: dict[Speaker, _SpokenTurn] = {}
 
     def typed(self, part: ProcessorPart) -> None:
-        """Handle a part of the user's side."""
+        """Handle a part of the user's input."""
         if text := typed_text(part):
             self._turn("user").words += text
             self._end("user")
 
     def heard(self, part: ProcessorPart) -> None:
-        """Handle a part of the model's side."""
+        """Handle a part of the model's output."""
         text, stream = part.part.text or "", part.substream_name
         if stream == "input_transcription":
             if text:
@@ -144,16 +144,16 @@ class LiveEvents:
             self._turns.heard(part)
 
     def typed(self, part: ProcessorPart) -> None:
-        """Handle a part of the user's side."""
+        """Handle a part of the user's input."""
         self._turns.typed(part)
 
     def close(self) -> None:
-        """Tell that the session has ended."""
+        """End both turns, and publish `session_ended`."""
         self._turns.close()
         self.tell("session_ended")
 
     def tell(self, event: str, **data: Any) -> None:
-        """Tell what has happened."""
+        """Publish an event of the session."""
         if self._stream is not None:
             self._stream.live(event, self._session, **data)
 

@@ -1,4 +1,4 @@
-"""The duration of sound and video."""
+"""The duration of audio and video."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PICTURE_SECONDS = 1.0
 
 
 def seconds_of(blob: types.Blob) -> float:
-    """Return how long a blob lasts: 16-bit mono PCM by its length, a picture as one frame of video.
+    """Return the duration of a blob in seconds.
 
-    Sound of other kinds counts as one frame of 20 ms, since only decoding it would tell.
-
-    The Live API takes one frame of video a second and 16-bit mono PCM, 16 kHz where the MIME type
-    says nothing (https://ai.google.dev/gemini-api/docs/live-guide).
+    PCM counts by its length, as 16-bit mono, with 16 kHz if the MIME type names no rate. A picture
+    counts as 1 s, because the Live API takes one video frame a second
+    (https://ai.google.dev/gemini-api/docs/live-guide). Other audio counts as one frame of 20 ms,
+    because only decoding would reveal its duration.
 
     Example:
         >>> from google.genai.types import Blob

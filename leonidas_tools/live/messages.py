@@ -1,4 +1,4 @@
-"""From parts to messages of the client: what each becomes on the wire."""
+"""Convert parts to the messages that the client sends."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from leonidas_tools.live.profiles import ModelProfile
 
 Message: TypeAlias = Callable[["AsyncSession"], Awaitable[None]]
-"""Sends one message on a session."""
+"""A function that sends one message on a session."""
 
 
 def is_input(part: ProcessorPart) -> bool:
-    """Return whether a part is for the model; parts of other substreams pass by it."""
+    """Return whether a part is in a substream that the model reads."""
     return part.substream_name in ("", REALTIME)
 
 
 def expects_reply(part: ProcessorPart) -> bool:
-    """Return whether the model is to say something about this input."""
+    """Return whether the model will reply to this input."""
     if part.substream_name == REALTIME:
         signals = part.get_metadata("activity_start") or part.get_metadata("activity_end")
         return bool(part.part.text or signals)
@@ -35,9 +35,9 @@ def expects_reply(part: ProcessorPart) -> bool:
 
 
 def input_message(part: ProcessorPart, *, takes_content: bool) -> Message:
-    """Return what the user says or shows.
+    """Return the message for a part of the user's input.
 
-    In the substream `realtime`: sound, video, text, and the signals `audio_stream_end`,
+    In the substream `realtime`: audio, video, text, and the signals `audio_stream_end`,
     `activity_start` and `activity_end` in the metadata. In the default substream: content, with
     `turn_complete` in the metadata.
     """
@@ -47,7 +47,7 @@ def input_message(part: ProcessorPart, *, takes_content: bool) -> Message:
 
 
 def answers_message(responses: Sequence[types.FunctionResponse]) -> Message:
-    """Join function responses that are ready together."""
+    """Return one message with all these function responses."""
     return lambda session: session.send_tool_response(function_responses=responses)
 
 
@@ -64,7 +64,7 @@ def outcomes_message(
     heading: str,
     silent: bool,
 ) -> Message:
-    """Return outcomes of calls unknown to the connection, as conversation."""
+    """Return a message with results of calls unknown to the connection, as conversation text."""
 
     async def send(session: AsyncSession) -> None:
         lines = [
@@ -83,7 +83,7 @@ def outcomes_message(
 
 
 def _media(outcome: types.FunctionResponse) -> list[types.Part]:
-    """Return the pictures and sounds of an outcome."""
+    """Return the images and the audio of a result."""
     blobs = [part.inline_data for part in outcome.parts or () if part.inline_data is not None]
     return [
         types.Part(inline_data=types.Blob(data=blob.data, mime_type=blob.mime_type))

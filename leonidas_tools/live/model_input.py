@@ -1,4 +1,4 @@
-"""The queue into the live model: the user's input, with answers in front of it."""
+"""The queue into the live model: the user's input, with function responses before it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _SILENT = types.FunctionResponseScheduling.SILENT
 
 
 class ModelInputQueue:
-    """A queue that the model reads; answers overtake the input that waits.
+    """A queue that the model reads; function responses overtake waiting input.
 
-    It ends when the input has ended, every call is answered, and the model has had the time to
-    speak of the last answer.
+    It ends when the input has ended, every call is answered, and the model has had time to reply
+    to the last response.
 
     Args:
-        settle_seconds: How long to wait for the model's last turn.
+        settle_seconds: Seconds to wait for the model's last turn.
     """
 
     def __init__(self, settle_seconds: float) -> None:
         self.pending: set[str] = set()
-        """Ids of the calls that have no answer yet."""
+        """Ids of the calls that have no final response yet."""
         self._settled: OrderedDict[str, None] = OrderedDict()
         self._answers: CoalescingQueue[ProcessorPart] = CoalescingQueue(with_dropped)
         self._input: deque[ProcessorPart] = deque()
@@ -42,13 +42,13 @@ class ModelInputQueue:
         self._settle_seconds = settle_seconds
 
     def put(self, part: ProcessorPart) -> None:
-        """Take in what the user says; after the end of the input nothing more."""
+        """Add input of the user, but nothing after the end of the input."""
         if not self._input_ended:
             self._input.append(part)
             self._changed.set()
 
     def put_answer(self, call_id: str, part: ProcessorPart) -> bool:
-        """Queue an answer to a call; return whether the model still wants it."""
+        """Queue a response to a call; return `False` if the call was answered or cancelled."""
         if call_id in self._settled:
             return False
         response = part.function_response
@@ -62,33 +62,33 @@ class ModelInputQueue:
         return True
 
     def put_late(self, part: ProcessorPart) -> None:
-        """Take in what has become of a call that was answered already."""
+        """Queue the late result of a call that was answered already."""
         self._answers.append(part)
         self._changed.set()
 
     def asked(self, call_id: str) -> None:
-        """Note a call of the model, or its repetition."""
+        """Record a call of the model, or its repetition."""
         if call_id not in self._settled:
             self.pending.add(call_id)
 
     def cancelled(self, call_id: str) -> None:
-        """Note a cancelled call: its answer is not for the model any more."""
+        """Record a cancelled call, and drop its queued responses."""
         self._settle(call_id)
         self._answers.remove(lambda part: _answers(part) == call_id)
         self._changed.set()
 
     def turn_ended(self) -> None:
-        """Note the end of the model's turn."""
+        """Record the end of the model's turn."""
         self._turn_expected = False
         self._changed.set()
 
     def end_input(self) -> None:
-        """Note that the user's input has ended."""
+        """Record that the user's input has ended."""
         self._input_ended = True
         self._changed.set()
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
-        """Yield what the model is to read, in turn."""
+        """Yield the parts for the model: responses first, then input."""
         while True:
             while (part := self._next()) is not None:
                 yield part

@@ -1,4 +1,4 @@
-"""Choose what to send next: answers, then tools, then old outcomes, then the user's input."""
+"""Choose the next message: responses, then tools, then late results, then the user's input."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _TRIAL_SECONDS = 5.0
 
 
 class OutgoingScheduler:
-    """Chooses the next message.
+    """Chooses the next message to send.
 
     Args:
-        state: The conversation.
+        state: The state of the conversation.
     """
 
     def __init__(self, state: LiveState) -> None:
@@ -56,13 +56,13 @@ class OutgoingScheduler:
         self._quiet_before = 0.0
 
     def opened(self) -> None:
-        """Note an open connection."""
+        """Record a new connection."""
         self._blocked_since = 0.0
         self._orphans_since = None
         self._told_tools_at = -math.inf
 
     def take_back_tools(self) -> bool:
-        """Restore the last accepted tools if the new ones are on trial; return whether so."""
+        """Restore the last accepted tools if the new ones are on trial, and return whether so."""
         if not self._are_tools_on_trial():
             return False
         self._state.setup = replace(self._state.setup, tools=self._accepted_tools)
@@ -77,11 +77,11 @@ class OutgoingScheduler:
         return message
 
     def unsendable(self) -> None:
-        """Note that the last message was not sent: no reply follows."""
+        """Record that the last message was not sent, so that no reply is expected."""
         self._state.turn.quiet_at = self._quiet_before
 
     def looks_again_at(self, since: float) -> float | None:
-        """Return when there may be something to do although nothing has happened."""
+        """Return the next time after `since` to check for messages, if there is one."""
         state = self._state
         times: list[float | None] = [state.renewal.next_time(since)]
         if state.renewal.wanted or state.calls.orphaned():
@@ -113,10 +113,10 @@ class OutgoingScheduler:
         return answers_message(responses)
 
     def _addressed(self, call: LiveCall, part: ProcessorPart) -> types.FunctionResponse:
-        """Return the answer under the id that the server knows, scheduled for when it comes."""
+        """Return the response with the server's id, and with its late scheduling if it is late."""
         response = part.part.function_response
         assert response is not None
-        # The Developer API takes no answer without an id; Vertex none with one it has not given.
+        # The Developer API requires an id; Vertex AI accepts no id that it has not sent.
         ours = call.id if self._state.needs_ids else None
         update: dict[str, Any] = {"id": call.wire_id or ours}
         late = _late(part)
@@ -152,7 +152,7 @@ class OutgoingScheduler:
         return self._state.now() < self._told_tools_at + _TRIAL_SECONDS
 
     def _outcomes(self) -> Message | None:
-        """Return outcomes of earlier connections' calls, at a quiet moment or after a while."""
+        """Return late results of earlier connections, at a quiet moment or after 10 s."""
         state, now = self._state, self._state.now()
         orphaned = state.calls.orphaned()
         if not orphaned:
@@ -190,12 +190,12 @@ class OutgoingScheduler:
             state.turn.user_spoke(now)
             if not state.inputs.is_repeated:
                 state.calls.hear_user()
-        # Models that take no content while they talk take it as the history before that.
+        # Models that take no content during a session take it as the history at its start.
         self._seeding = self._seeding and part.get_metadata("turn_complete") is False
         return input_message(part, takes_content=state.profile.client_content or self._seeding)
 
     def is_gated(self) -> bool:
-        """Return whether the microphone is held back, since the model waits for a tool."""
+        """Return whether the microphone is held back because the model waits for a tool."""
         limit, now = self._state.gate_seconds, self._state.now()
         if limit is None or not self._state.calls.open_calls(blocking=True):
             self._blocked_since = 0.0
@@ -205,7 +205,7 @@ class OutgoingScheduler:
 
 
 def _late(part: ProcessorPart) -> ToolScheduling | None:
-    """Return the scheduling of an answer that comes after the user has spoken again."""
+    """Return the scheduling of a response that comes after the user has spoken again."""
     plan = part.metadata.get(SCHEDULING)
     return plan.late if isinstance(plan, Scheduling) else None
 

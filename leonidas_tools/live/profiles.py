@@ -1,4 +1,4 @@
-"""Profiles of Gemini Live generations: a table that users can extend by files."""
+"""Profiles of Gemini Live generations; users can add profiles in files."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ Behavior = Annotated[
 ]
 _LIKE = "like"
 UNKNOWN = "unknown"
-"""The profile of a model that no other profile fits."""
+"""Name of the profile for models that no other profile fits."""
 
 
 class ModelProfile(BaseModel):
     """The abilities and limits of one generation of models.
 
     Args:
-        name: A name for it.
-        models: Glob patterns of its models' names, without `models/`.
-        vertex: Whether it holds for Vertex AI only (`True`), for the Developer API only (`False`)
-            or for both (`None`).
-        default_behavior: What a declaration means that says nothing.
-        behaviors: What a declaration may ask for.
+        name: The name of the profile.
+        models: Glob patterns of model names, without `models/`.
+        vertex: Whether it applies to Vertex AI only (`True`), to the Developer API only (`False`)
+            or to both (`None`).
+        default_behavior: The behavior of a declaration that sets none.
+        behaviors: The behaviors that a declaration may set.
         behavior_field: Whether a declaration may carry `behavior` at all.
-        scheduling: Whether answers to NON_BLOCKING calls may carry `scheduling`.
-        will_continue: Whether interim answers exist.
-        client_content: Whether `send_client_content` is taken in mid-session; else realtime text.
-        context_update: Whether `send_context_update(tools=…)` is taken.
-        sources: By field, where it is known from.
+        scheduling: Whether responses to NON_BLOCKING calls may carry `scheduling`.
+        will_continue: Whether interim responses are supported.
+        client_content: Whether `send_client_content` is accepted during a session; else text is
+            sent as realtime input.
+        context_update: Whether `send_context_update(tools=…)` is accepted.
+        sources: The source of a field's value, by field.
     """
 
     # Deferred: the validator is built with the first profiles, not by the import.
@@ -83,10 +84,10 @@ class ModelProfile(BaseModel):
 
 
 def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
-    """Return the built-in profiles, behind those of the files: the first that fits is used.
+    """Return the profiles of the files, followed by the built-in ones; the first that fits applies.
 
-    A file is a YAML mapping of names to the fields of `ModelProfile` but `name`; `like` names the
-    profile from which what is left out is taken.
+    A file is a YAML mapping of names to the fields of `ModelProfile` except `name`. `like` names
+    another profile, whose values apply to the missing fields.
 
     Raises:
         ConfigurationError: A file is wrong; the message names every problem with its place.
@@ -104,7 +105,7 @@ def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
 def profile_for(
     model: str, *, vertex: bool = False, profiles: Sequence[ModelProfile] | None = None
 ) -> ModelProfile:
-    """Return the profile of a model; an unknown one gets what works everywhere.
+    """Return the profile of a model, or `unknown`, which works with every model.
 
     Example:
         >>> profile_for("models/gemini-3.8-live").name, profile_for("gemini-9-live").name
@@ -117,7 +118,7 @@ def profile_for(
 
 
 def closest_profile(model: str, *, vertex: bool = False) -> str:
-    """Return the name of the profile whose models have the names most like this one.
+    """Return the name of the profile whose model names are most similar to this one.
 
     Example:
         >>> closest_profile("gemini-3.9-live")
@@ -127,7 +128,7 @@ def closest_profile(model: str, *, vertex: bool = False) -> str:
 
     names = {
         pattern.replace("*", ""): profile.name
-        for profile in reversed(_built_in())  # of two that are alike, the first
+        for profile in reversed(_built_in())  # if two are alike, the first wins
         if profile.name != UNKNOWN and profile.vertex in (None, vertex)
         for pattern in profile.models
     }
@@ -138,7 +139,7 @@ def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> 
     """Return the profile of that name.
 
     Raises:
-        ConfigurationError: There is none.
+        ConfigurationError: No profile has that name.
     """
     available = _built_in() if profiles is None else profiles
     for profile in available:
@@ -186,7 +187,7 @@ def _read(text: str, file: Path, known: Sequence[ModelProfile]) -> list[ModelPro
 def _profile(
     name: str, entry: Any, known: Sequence[ModelProfile]
 ) -> tuple[ModelProfile | None, list[Problem]]:
-    """Return one profile, or what is wrong with it."""
+    """Return one profile, or the problems of its entry."""
     if not isinstance(entry, dict):
         return None, [Problem("should be a mapping: keys, each with its value", (name,))]
     if "name" in entry:
@@ -208,7 +209,7 @@ def _profile(
 
 
 def _taken_over(base: ModelProfile, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a profile with the fields that it inherits, and their sources."""
+    """Return the fields that a profile inherits, and the sources of all its fields."""
     fields = {key: value for key, value in base.model_dump().items() if key not in own}
     said = own.get("sources", {})
     if isinstance(said, Mapping):

@@ -1,4 +1,4 @@
-"""Opens the connections of a conversation one after another, and moves messages."""
+"""Open the connections of a conversation one after another, and transfer its messages."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _FIRST_CONNECTION_SECONDS = 10.0
 _ARRIVAL_SECONDS = 1.0
 _CONFIRM_SECONDS = 0.25
 _STABLE_SECONDS = 5.0
-"""A connection that lives for so long is stable: its loss begins a new count of failures."""
+"""Age at which a connection counts as stable: its loss resets the count of failures."""
 _BURST = 16
 _LEFT = 1000
-"""The code with which we end a connection."""
+"""The close code with which we end a connection."""
 _REASON = 200
-"""Most characters of a reason that the listener receives."""
+"""Maximum characters of a reason that the listener receives."""
 
 
 class ConversationRunner:
-    """Holds a conversation over one connection after another."""
+    """Runs a conversation over one connection after another."""
 
     def __init__(self, live: GeminiLiveProcessor, conversation: Conversation) -> None:
         self._live = live
@@ -54,7 +54,7 @@ class ConversationRunner:
         self._ended = self._is_last = False
 
     async def run(self, content: AsyncIterable[ProcessorPart]) -> None:
-        """Hold the conversation; the listener receives what ends it as an exception."""
+        """Run the conversation to its end, and raise its failure to the listener."""
         reading = processor.create_task(self._read(content))
         failure: BaseException | None = None
         try:
@@ -79,7 +79,7 @@ class ConversationRunner:
     # Connections.
 
     async def _hold_connection(self) -> None:
-        """Hold one connection, from its setup to its end."""
+        """Run one connection, from its setup to its end."""
         setup = self._conversation.next_setup()
         config = self._conversation.config(setup, self._live.config)
         number = self._number
@@ -103,7 +103,7 @@ class ConversationRunner:
             logger.warning("The setup cannot be sent: %s", connection.said_by(error))
 
     async def _left(self) -> None:
-        """Wait where one connection after another is left as soon as it is open."""
+        """Wait if we have left several connections in quick succession."""
         self._note_stable()
         self._stable_at = self._state.now()
         if self._failures:
@@ -121,7 +121,7 @@ class ConversationRunner:
         if connection.ended_by_server(error) and not announced and self._state.handle is None:
             self._ended = True
             return
-        if self._state.inputs.ended:  # the user is gone: it is tried once more, to say the rest
+        if self._state.inputs.ended:  # retry once, to send the rest of the input
             self._ended, self._is_last = self._is_last, True
             if self._ended:
                 return
@@ -146,14 +146,14 @@ class ConversationRunner:
             self._failures, self._stable_at = 0, self._state.now()
 
     async def _wait(self, error: BaseException) -> None:
-        """Wait before the next try; raise the error if there was no connection for too long."""
+        """Wait before the next retry, or raise the error if retries have lasted too long."""
         patience = self._live.give_up_seconds if self._number else _FIRST_CONNECTION_SECONDS
         if self._state.now() > self._stable_at + patience:
             raise error
         await self._delay()
 
     async def _delay(self) -> None:
-        """Wait with jitter, so that many sessions do not come at once."""
+        """Wait with backoff and jitter, so that many sessions do not reconnect at once."""
         longest = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** min(self._failures, 8))
         await asyncio.sleep(random.uniform(longest / 2, longest))  # noqa: S311 - no secret
 
@@ -163,9 +163,9 @@ class ConversationRunner:
         """Send and receive until the conversation is over, or another connection is wanted.
 
         Raises:
-            google.genai.errors.APIError: The connection is gone.
+            google.genai.errors.APIError: The connection is closed.
         """
-        # Not tasks of the processor's context, which an error in one of them would end.
+        # Not tasks of the processor's context: an error in one of them would end that context.
         receiving = asyncio.create_task(self._receive(link))
         sending = asyncio.create_task(self._send(link))
         confirming = asyncio.create_task(self._confirm(link))
@@ -175,7 +175,7 @@ class ConversationRunner:
             if sending.done() and sending.exception() is None:
                 await self._leave(link, receiving)
                 return
-            # What was sent may have failed for the same reason, but only what is received knows it.
+            # If sending failed, only the receiving task gets the close code and the reason.
             await asyncio.wait({receiving}, timeout=_ARRIVAL_SECONDS)
             (receiving if receiving.done() else sending).result()
         finally:
@@ -184,7 +184,7 @@ class ConversationRunner:
             await asyncio.wait(tasks)
 
     async def _leave(self, link: connection.Connection, receiving: asyncio.Task[None]) -> None:
-        """End the connection once all has arrived; what the server still says is heard."""
+        """Close the connection after all sent messages have arrived, and receive the rest."""
         sent = self._written
         with contextlib.suppress(*connection.LOST):
             async with asyncio.timeout(_ARRIVAL_SECONDS):
@@ -214,10 +214,10 @@ class ConversationRunner:
                     self._conversation.unsendable(error)
                 self._written = (
                     self._conversation.sent
-                )  # only now: a ping may overtake one that waits
+                )  # only now: a ping may overtake a waiting message
                 self._sent.set()
                 if self._conversation.sent % _BURST == 0:
-                    await asyncio.sleep(0)  # a send alone does not let others have their turn
+                    await asyncio.sleep(0)  # a send alone does not let other tasks run
                     if self._conversation.is_to_renew():
                         return
             if self._conversation.over or self._conversation.is_to_renew():
@@ -227,7 +227,7 @@ class ConversationRunner:
                     await changed.wait()
 
     async def _confirm(self, link: connection.Connection) -> None:
-        """Learn now and then how much has arrived."""
+        """Confirm at intervals which messages have arrived."""
         while True:
             await self._sent.wait()
             self._sent.clear()

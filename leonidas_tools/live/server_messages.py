@@ -1,4 +1,4 @@
-"""Handle messages of the server: parts for the listener, and their meaning for the session."""
+"""Handle server messages: pass their parts to the listener, and update the session's state."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ _GO_AWAY_SECONDS = 5.0
 _MOST_SINGLE = 1024
 _MOST_ALIKE = 64
 _MOST_CANCELLED = 1000
-"""Cancellations taken of one message: each may hold the event loop for 150 microseconds."""
+"""Maximum cancellations per message: each may block the event loop for 150 microseconds."""
 _MALFORMED = types.TurnCompleteReason.MALFORMED_FUNCTION_CALL.value
 _TRANSCRIPTIONS = ("input_transcription", "output_transcription", "interim_input_transcription")
 _OWN_FIELDS = frozenset({"setup_complete", "server_content", "tool_call", "tool_call_cancellation"})
 _IN_MODEL_TURN = "in_model_turn"
-"""Metadata key of a call that came as part of what the model says; it may come once more."""
+"""Metadata key of a call inside `model_turn`; the same call may come as `tool_call`, too."""
 _OVER = (None, "INTERACTION_STATUS_UNSPECIFIED", "IDLE")
 
 
 class ServerMessageHandler:
-    """Takes in messages: the listener gets their parts, the state what they mean.
+    """Passes the parts of messages to the listener, and updates the state.
 
     Args:
-        state: The conversation.
+        state: The state of the conversation.
     """
 
     def __init__(self, state: LiveState) -> None:
         self._state = state
         self._single: OrderedDict[tuple[bool, str], deque[str | None]] = OrderedDict()
-        """The ids of the calls of this turn that have come in one of their two forms."""
+        """Ids of this turn's calls that came either inside `model_turn` or as `tool_call`."""
         self._hears_user = False
 
     def opened(self) -> None:
-        """Note a new connection: unfinished speech of the last one has ended."""
+        """Drop the recorded calls of the previous connection's turn."""
         self._single.clear()
 
     def hear(self, message: types.LiveServerMessage) -> None:
-        """Take in one message."""
+        """Handle one message."""
         state = self._state
         for part in parts_of(message):
             heard = self._noted(part)
@@ -71,16 +71,16 @@ class ServerMessageHandler:
         state.changed.set()
 
     def hear_sound(self, parts: Sequence[ProcessorPart]) -> None:
-        """Take in a message that is sound and nothing else."""
+        """Handle a message that contains only audio."""
         out, take = self._state.out, self._state.take_sound
         self._state.turn.model_spoke(self._state.now())
         for part in parts:
             if take is None or not out.is_drained or not take(part):
                 out.put(part)
-        # Nothing is to be sent because of it: the sender looks by itself whether it is quiet.
+        # The sender is not woken: audio causes no message, and the sender checks for quiet itself.
 
     def _noted(self, part: ProcessorPart) -> ProcessorPart | None:
-        """Return the part for the listener, if it is for the listener."""
+        """Update the state, and return the part for the listener, if there is one."""
         inner = part.part
         if inner.function_call is not None:
             self._state.turn.model_spoke(self._state.now())
@@ -99,7 +99,7 @@ class ServerMessageHandler:
         return part
 
     def _note_turn(self, part: ProcessorPart) -> None:
-        """Note whose turn it is after this part."""
+        """Record whose turn it is after this part."""
         turn, now = self._state.turn, self._state.now()
         if part.substream_name == "input_transcription" or _begins_to_speak(part):
             self._hears_user = True
@@ -117,7 +117,7 @@ class ServerMessageHandler:
 
     def _asked(self, asked: types.FunctionCall) -> ProcessorPart | None:
         state = self._state
-        # A server that does not tell when the user speaks is believed for a while only.
+        # If the server has never reported the user's speech, its silence counts for 60 s only.
         silent = not state.calls.user_spoke and (
             self._hears_user or state.now() < state.opened_at + _REPEAT_SECONDS
         )
@@ -136,7 +136,7 @@ class ServerMessageHandler:
         return ProcessorPart(part, role="model", metadata=metadata)
 
     def _is_copy(self, call: types.FunctionCall, in_model_turn: bool) -> bool:
-        """Return whether a call has come in its other form already in this turn."""
+        """Return whether the same call came in its other form already in this turn."""
         what = name_called(f"{call.name} {call.args}")
         other = (not in_model_turn, what)
         for known in self._single.get(other, ()):
@@ -156,7 +156,7 @@ def _begins_to_speak(part: ProcessorPart) -> bool:
 
 
 def _seconds(duration: str | None) -> float:
-    """Return a duration as protobuf writes it.
+    """Parse a protobuf duration, and return 5 s if it is missing or malformed.
 
     Example:
         >>> _seconds("9.5s"), _seconds(None)
@@ -169,14 +169,14 @@ def _seconds(duration: str | None) -> float:
 
 
 def parts_of(message: types.LiveServerMessage) -> Iterator[ProcessorPart]:
-    """Yield what the listener gets of a message.
+    """Yield the parts of a message for the listener.
 
-    What the model says comes as it is; transcriptions as text in a substream of their name; a call
-    with its id, in the call and in the metadata; a cancellation as upstream's part for it; all else
-    as an empty part with the field in its metadata.
+    The model's output is unchanged. A transcription is text in the substream of its name. A call
+    has its id in the call and in the metadata. A cancellation is upstream's part for it. Every
+    other field is in the metadata of an empty part.
 
-    `turn_complete` is true only where the whole interaction is over: models that say so by an
-    `interaction_status` complete turns in pieces.
+    `turn_complete` is true only if the whole interaction is over: models with an
+    `interaction_status` complete a turn in pieces.
 
     Example:
         >>> over = types.LiveServerContent(turn_complete=True, interaction_status="IN_PROGRESS")
@@ -197,7 +197,7 @@ def parts_of(message: types.LiveServerMessage) -> Iterator[ProcessorPart]:
 
 
 def _cancelled(message: types.LiveServerMessage) -> Sequence[str]:
-    """Return the ids that a message cancels, as many as are taken of one."""
+    """Return the ids that a message cancels, at most `_MOST_CANCELLED`."""
     cancellation = message.tool_call_cancellation
     ids = [] if cancellation is None else cancellation.ids or []
     if len(ids) > _MOST_CANCELLED:
@@ -206,7 +206,7 @@ def _cancelled(message: types.LiveServerMessage) -> Sequence[str]:
 
 
 def _call(part: types.Part, role: str = "model", **metadata: Any) -> ProcessorPart:
-    """Return a part with a call, whose id is also where upstream puts it."""
+    """Return a part with a call, whose id is also in the metadata, as in upstream."""
     call = part.function_call
     assert call is not None
     return ProcessorPart(part, role=role, metadata={"id": call.id, **metadata})

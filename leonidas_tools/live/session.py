@@ -52,31 +52,32 @@ logger = visible_logger(__name__)
 _OTHER_CONNECTION = ("connection_lost", "connection_renewed")
 
 CALLS_SUBSTREAM = "function_call"
-"""Substream of calls, answers and cancellations; upstream uses the same name."""
+"""Substream of calls, responses and cancellations; upstream uses the same name."""
 
 _NORMAL_CLOSURE = 1000
 _HANDED_ON = "handed_on"
 
 
 class LiveToolSession(Stage):
-    """Connects a live model with tools: microphone in, speech out, calls answered.
+    """Connects a live model to tools: microphone in, speech out, calls answered.
 
-    The model reads the input merged with the answers; its output passes through the tools. Calls,
-    answers and cancellations are handed on to the listener in the substream `function_call`.
+    The model reads the input merged with the function responses; its output passes through the
+    tools. The listener receives calls, responses and cancellations in the substream
+    `function_call`.
 
     Only the model calls tools, and only the tools answer: a function call, a function response or a
-    cancellation in the input is dropped. The model gets the input of the default substream and of
-    `realtime`; parts of other substreams go to the listener.
+    cancellation in the input is dropped. The model receives the input of the default substream and
+    of `realtime`; parts of other substreams go to the listener.
 
     Args:
         model: A bidirectional processor, such as genai-processors' `LiveProcessor`.
-        tools: What answers function calls, such as an `AdvancedToolProcessor`. A
-            `GeminiLiveProcessor` that was given no tools declares these.
-        session: What the calls of this conversation share; the audio side reads it too.
-        settle_seconds: How long to wait, once the input has ended, for the model to speak of the
-            last answer.
+        tools: A processor that answers function calls, such as an `AdvancedToolProcessor`. A
+            `GeminiLiveProcessor` without tools of its own declares them.
+        session: State that the calls of this conversation share; the audio output reads it, too.
+        settle_seconds: Seconds to wait, after the end of the input, for the model to reply to the
+            last response.
         allow_requests: Whether requests in the input (`tool_request`) may change tools, settings
-            and what is cached. Else they may only read. What comes from JSON is never a request.
+            and the cache. Else they may only read. A part that was read from JSON is no request.
 
     Raises:
         TypeError: An argument is of a wrong type; the message says what to give.
@@ -105,7 +106,7 @@ class LiveToolSession(Stage):
         loop = _Loop(self, is_traced=content.trace is not None)
         driving = processor.create_task(loop.drive(content))
         try:
-            with stream.shared(session=self.session):  # a stage behind this one is in it, too
+            with stream.shared(session=self.session):  # later stages share the session
                 async for part in loop.out.parts():
                     yield part
         finally:
@@ -114,7 +115,7 @@ class LiveToolSession(Stage):
 
 
 def _check_arguments(model: object, tools: object) -> None:
-    """Refuse what could only fail later, in the middle of a conversation."""
+    """Reject wrong arguments now, before they fail in the middle of a conversation."""
     example = "LiveToolSession(GeminiLiveProcessor(...), AdvancedToolProcessor(tools=[...]))"
     for name, given in (("model", model), ("tools", tools)):
         if isinstance(given, type):
@@ -138,19 +139,19 @@ class _Loop:
         self._session = session
         self._allow_requests = live.allow_requests
         self._inbox = ModelInputQueue(live.settle_seconds)
-        # The yielding generator must not be where answers are routed: a slow player would hold
-        # them back. So everything ready to be heard waits in a queue of its own.
+        # A slow player must not delay function responses. So they are not routed in the generator
+        # that yields, and all parts for the listener wait in a queue of their own.
         self.out = ListenerQueue()
         self._recorder = _TranscriptRecorder(session)
         self._events = LiveEvents(runtime, session)
         self._notices = None if runtime is None else runtime.notices
         self._silence = SilenceFiller(runtime, show=self.out.put, say=self._interim)
         self._last_in_tools: ProcessorPart | None = None
-        """The newest part that the tools have taken and not yet handed on."""
+        """The newest part that the tools have received and not yet returned."""
         self._is_traced = is_traced
 
     async def drive(self, content: AsyncIterable[ProcessorPart]) -> None:
-        """Run the session to its end; errors are raised to the reader of the stream."""
+        """Run the session to its end, and raise errors to the reader of the stream."""
         approvals = self._session.get(Approvals)
         ends = [
             self._session.get(AgentState).on_change(self._on_state),
@@ -162,7 +163,7 @@ class _Loop:
         failure: BaseException | None = None
         self._events.tell("session_started")
         try:
-            # A context of its own: a lost connection ends this one and not the caller's.
+            # A context of its own: a lost connection ends this context and not the caller's.
             async with processor.context():
                 reading = processor.create_task(self._read(content))
                 await self._converse()
@@ -180,7 +181,7 @@ class _Loop:
             self.out.close(failure)
 
     async def _read(self, content: AsyncIterable[ProcessorPart]) -> None:
-        """Take in the user's side; a request to the tools does not go to the model."""
+        """Read the user's input, and route each part to the model, the tools or the listener."""
         async for part in content:
             if not isinstance(part.metadata, dict):
                 continue  # no processor can read it
@@ -228,37 +229,37 @@ class _Loop:
             self._interim(progress)
 
     def _interim(self, part: ProcessorPart) -> None:
-        """Give the model an answer that is not the last, where its processor can tell."""
+        """Queue an interim response, if the model's processor accepts one."""
         response = part.function_response
         takes = getattr(self._model, "takes_interim_answers", False)
         if takes and response is not None and response.id in self._inbox.pending:
             self._inbox.put_answer(response.id, part)
 
     def _renew(self, call: ToolCall, result: ToolResult) -> None:
-        """Replace the answer that the model is given should it make the call again."""
+        """Replace the response that is sent if the model repeats the call."""
         if getattr(self._model, "takes_late_results", False):
             self._inbox.put_late(outcome_part(call, result))
 
     def _tell_late(self, call: ToolCall, result: ToolResult) -> None:
-        """Send the model the outcome of a call that was answered as pending."""
+        """Send the model the result of a call that was answered before."""
         part = late_result_part(call, result)
         takes = getattr(self._model, "takes_late_results", False)
         self._inbox.put_late(part if takes else late_result_text(part))
         self.out.put(_listed(part))
 
     async def _heard(self) -> AsyncIterator[ProcessorPart]:
-        """Yield what the model says; its calls are noted on the way to the tools."""
+        """Yield the model's output for the tools, and record its calls."""
         async for part in self._said():
             if not isinstance(part.metadata, dict):
                 continue  # no processor can read it
             inner = part.part
             if inner.function_call is not None:
-                # The client takes no answer without an id, so a call without one is given one.
+                # The client sends no response without an id, so a call without an id gets one.
                 identifier = call_id(part) or uuid.uuid4().hex
                 self._inbox.asked(identifier)
                 self._silence.called(identifier, inner.function_call.name or "")
                 part = _with_id(part, identifier)  # noqa: PLW2901 - the same call
-                # Through the tools as well, so that the listener hears of it in its turn.
+                # Through the tools as well, so that the listener receives the call in order.
                 self._last_in_tools = _past_tools(_listed(part))
                 yield self._last_in_tools
             elif (cancelled := cancelled_id(part)) is not None:
@@ -273,8 +274,8 @@ class _Loop:
             yield self._for_tools(part)
 
     def _for_tools(self, part: ProcessorPart) -> ProcessorPart:
-        """Return a part as the tools are to get it; all but calls come out of them again."""
-        # Only the tools answer calls, and a model asks nothing of the stages.
+        """Return a part in the form for the tools, which return every part but calls."""
+        # Only the tools answer calls, and a model makes no requests to the stages.
         answers = part.function_response is not None and cancelled_id(part) is None
         past = answers or TOOL_REQUEST in part.metadata
         given = _past_tools(part) if past else part
@@ -283,10 +284,10 @@ class _Loop:
         return given
 
     def _said(self) -> AsyncIterable[ProcessorPart]:
-        """Read the model; its sound goes past the tools if nothing else is to receive it there.
+        """Read the model, and pass its audio around the tools if nothing there must receive it.
 
         There are 50 frames a second, and each generator and queue delays them. A model or tools
-        with a `call` of their own, a stage chained to them, and a trace receive all sound.
+        with a `call` of their own, a stage chained to them, and a trace receive all audio.
         """
         model, given = self._model, self._inbox.parts()
         if (
@@ -299,10 +300,10 @@ class _Loop:
         return model(given)
 
     def _take_sound(self, part: ProcessorPart) -> bool:
-        """Queue a frame for the listener; return `False` if it must go through the tools.
+        """Queue a frame for the listener, or return `False` if it must go through the tools.
 
-        It must where a part before it is still there, since it may overtake none: text, a call
-        or an interruption. The model gives a frame only if its own queue is drained as well.
+        It must if an earlier part is still there, because a frame may not overtake text, a call or
+        an interruption. The model passes a frame only if its own queue is drained as well.
         """
         if self._last_in_tools is not None:
             return False
@@ -311,23 +312,24 @@ class _Loop:
         return True
 
     def _note(self, part: ProcessorPart) -> None:
-        """Note what the model says."""
+        """Record a part of the model's output."""
         self._silence.heard(part)
         self._recorder.heard(part)
         self._events.heard(part)
 
     def _on_state(self, change: StateChange) -> None:
-        if change.new == AgentState.SHUTTING_DOWN:
+        ends_itself = not getattr(self._model, "outlives_shutdown", False)
+        if change.new == AgentState.SHUTTING_DOWN and ends_itself:
             self._inbox.end_input()
 
 
 def _past_tools(part: ProcessorPart) -> ProcessorPart:
-    """Return a part that the tools do not look into; the listener gets the one given."""
+    """Wrap a part for the listener, so that the tools do not read it."""
     return ProcessorPart("", metadata={_HANDED_ON: part})
 
 
 def _listed(part: ProcessorPart) -> ProcessorPart:
-    """Return a copy for the listener."""
+    """Return a copy for the listener, in the substream of calls."""
     return ProcessorPart(
         part.part, role=part.role, substream_name=CALLS_SUBSTREAM, metadata=dict(part.metadata)
     )
@@ -344,21 +346,21 @@ def _with_id(part: ProcessorPart, identifier: str | None) -> ProcessorPart:
 
 
 class _TranscriptRecorder:
-    """Record what the user says or types, and what the model says."""
+    """Records the speech and text of the user, and the speech of the model."""
 
     def __init__(self, session: ToolSession) -> None:
         self._transcript = session.get(Transcript)
         self._has_sound = False
 
     def typed(self, part: ProcessorPart) -> None:
-        """Take in a part of the user's side."""
+        """Handle a part of the user's input."""
         if text := typed_text(part):
-            if not self._has_sound:  # a text is read at once, and some models mark no end
+            if not self._has_sound:  # text is read at once, and some models mark no end of a turn
                 self._transcript.model_finished()
             self._transcript.user_typed(text)
 
     def heard(self, part: ProcessorPart) -> None:
-        """Take in a part of the model's side."""
+        """Handle a part of the model's output."""
         text, stream, said = part.part.text, part.substream_name, self._transcript
         if stream == "input_transcription":
             said.user_said(text or "")
@@ -377,12 +379,12 @@ class _TranscriptRecorder:
             said.reconnected()
 
     def _is_heard(self, part: ProcessorPart, stream: str) -> bool:
-        """Return whether the user hears or reads a text; with sound, only transcriptions count."""
+        """Return whether the user hears or reads a text; with audio, only transcriptions count."""
         if stream == "output_transcription":
             return True
         return stream == "" and not part.part.thought and not self._has_sound
 
 
 def _happened(part: StatusPart) -> object:
-    """Return the event of the connection that a part tells of; `None` where it tells of none."""
+    """Return the connection event of a part, or `None` if it has none."""
     return part.metadata.get(LIVE_EVENT, {}).get("event")

@@ -20,7 +20,7 @@ class DeclaresTools(Protocol):
     """A source of tool declarations, such as an `AdvancedToolProcessor`."""
 
     def declarations(self) -> list[types.Tool]:
-        """Return what a Live setup declares."""
+        """Return the tools that a Live setup declares."""
         ...
 
     def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -32,7 +32,7 @@ class DeclaresInSessions(Protocol):
     """A source of tool declarations that may differ from one conversation to the next."""
 
     def declarations(self, session: ToolSession | None) -> list[types.Tool]:
-        """Return what a Live setup declares in a conversation."""
+        """Return the tools that a Live setup declares in a conversation."""
         ...
 
     def on_declarations_change(
@@ -43,15 +43,15 @@ class DeclaresInSessions(Protocol):
 
 
 def takes_sessions(tools: object) -> TypeGuard[DeclaresInSessions]:
-    """Return whether a source of declarations has a runtime, which knows of conversations."""
+    """Return whether a source has a runtime, whose declarations depend on the conversation."""
     return runtime_of(tools) is not None
 
 
 def declarer(tools: object) -> DeclaresTools:
-    """Return what declares these tools.
+    """Return a source of declarations for a list of tools, or the given source itself.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: `tools` is neither a list of declarations nor a source.
     """
     if isinstance(tools, list | tuple) and all(isinstance(tool, types.Tool) for tool in tools):
         return FixedTools(tools=tuple(tools))
@@ -70,7 +70,7 @@ class FixedTools:
     tools: Sequence[types.Tool] = ()
 
     def declarations(self) -> list[types.Tool]:
-        """Return what a Live setup declares."""
+        """Return the tools that a Live setup declares."""
         return list(self.tools)
 
     def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:

@@ -1,8 +1,8 @@
-"""Frames of sound in the form of the wire, without google-genai's converters.
+"""Encode and decode audio frames without google-genai's converters.
 
-A frame comes 50 times a second in each direction, and the converters take most of its time. All
-other messages, and every frame that has anything else in it, go through google-genai. The tests
-compare what is written and read here with what google-genai writes and reads.
+There are 50 frames a second in each direction, and the converters take most of their time. All
+other messages, and every frame with other fields, go through google-genai. The tests compare the
+encoding and decoding here with those of google-genai.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _BLOB = {"data", "mimeType"}
 
 
 async def send_sound(session: AsyncSession, blob: types.Blob) -> None:
-    """Send a frame of the user's sound.
+    """Send a frame of the user's audio.
 
     Raises:
-        ValueError: It is not sound.
-        websockets.exceptions.ConnectionClosed: The connection is gone.
+        ValueError: The blob is not audio.
+        websockets.exceptions.ConnectionClosed: The connection is closed.
     """
     text = sound_text(blob)
     if text is None:
         await session.send_realtime_input(audio=blob)
     else:
-        await session._ws.send(text)  # noqa: SLF001 - google-genai has no way past its converters
+        await session._ws.send(text)  # noqa: SLF001 - google-genai cannot bypass its converters
 
 
 def sound_text(blob: types.Blob) -> str | None:
-    """Return the message of a frame of sound; `None` if google-genai has to write it.
+    """Return the message of an audio frame, or `None` if google-genai must encode it.
 
     Example:
         >>> sound_text(types.Blob(data=bytes(3), mime_type="audio/pcm;rate=16000"))
@@ -61,7 +61,7 @@ def sound_text(blob: types.Blob) -> str | None:
 
 
 def sound_parts(raw: bytes | str) -> Sequence[ProcessorPart] | None:
-    """Return the parts of a message that is sound and nothing else; `None` for any other.
+    """Return the parts of a message that contains only audio, or `None` for any other message.
 
     Example:
         >>> blob = '{"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}'
@@ -91,10 +91,10 @@ def sound_parts(raw: bytes | str) -> Sequence[ProcessorPart] | None:
 
 
 def _part(piece: Any, role: str) -> ProcessorPart:
-    """Return a piece of sound.
+    """Return the part of one piece of audio.
 
     Raises:
-        ValueError: It is not only that.
+        ValueError: The piece is not audio, or has other fields.
     """
     if piece.keys() != _PART or piece["inlineData"].keys() != _BLOB:
         raise ValueError("not only sound")

@@ -40,20 +40,20 @@ class Renewal:
         (False, True, 8.5)
     """
 
-    # when one was first wished for, for other tools or another voice; 0 where it is not
+    # time of the first request, for other tools or another voice; 0 if there is none
     since: float = 0.0
-    deadline: float | None = None  # by when the server ends this one, as far as it has said so
+    deadline: float | None = None  # time to leave, before the end that the server announced
 
     def wished(self, now: float) -> Renewal:
-        """Return this with the wish for another connection."""
+        """Return a copy with a request for another connection."""
         return replace(self, since=self.since or now)
 
     def unwished(self) -> Renewal:
-        """Return this without the wish; an announced end comes anyway."""
+        """Return a copy without the request, but with the deadline of an announced end."""
         return replace(self, since=0.0)
 
     def announced_for(self, end: float) -> Renewal:
-        """Return this with the announcement that the server ends the connection."""
+        """Return a copy with a deadline shortly before the announced end of the connection."""
         return replace(self, deadline=end - _MARGIN_SECONDS)
 
     @property
@@ -62,15 +62,15 @@ class Renewal:
         return self.since > 0 or self.deadline is not None
 
     def is_due(self, now: float) -> bool:
-        """Return whether it can no longer wait for a quiet moment."""
+        """Return whether the renewal can no longer wait for a quiet moment."""
         return self.deadline is not None and now >= self.deadline
 
     def is_impatient(self, now: float) -> bool:
-        """Return whether calls that the model does not wait for hold it up no longer."""
+        """Return whether the renewal waits no longer for calls that do not block the model."""
         return now >= self._impatient_at
 
     def next_time(self, now: float) -> float | None:
-        """Return when time alone changes the answer to one of these."""
+        """Return the next time at which `is_due` or `is_impatient` changes, if there is one."""
         times = [t for t in (self.deadline, self._impatient_at) if t is not None and t > now]
         soonest = min(times, default=math.inf)
         return None if soonest == math.inf else soonest
@@ -85,10 +85,10 @@ _SILENCE_SECONDS = 15.0
 
 
 class TurnState:
-    """Tells when a conversation is quiet: no speech, and no reply expected.
+    """Tracks when a conversation is quiet: no speech, and no reply expected.
 
     A reply is expected for five seconds after the user has spoken. A turn of the model without new
-    output counts as over after fifteen.
+    output counts as over after fifteen seconds.
 
     Example:
         >>> turn = TurnState()
@@ -99,24 +99,24 @@ class TurnState:
 
     def __init__(self) -> None:
         self.quiet_at = 0.0
-        """Latest time at which it is quiet, if nothing more happens."""
+        """Time at which the conversation becomes quiet, if nothing more happens."""
         self.number = 0
         """Number of times the user has begun to speak."""
         self._user_speaks = False
 
     def user_spoke(self, now: float) -> None:
-        """Note that the user spoke: the model will reply."""
+        """Record that the user spoke: the model will reply."""
         self.number += not self._user_speaks
         self._user_speaks = True
         self.quiet_at = max(self.quiet_at, now + _REPLY_SECONDS)
 
     def model_spoke(self, now: float) -> None:
-        """Note that the model spoke or called: its turn goes on."""
+        """Record that the model spoke or made a call: its turn goes on."""
         self.quiet_at = now + _SILENCE_SECONDS
         self._user_speaks = False
 
     def over(self) -> None:
-        """Note the end of the model's turn."""
+        """Record the end of the model's turn."""
         self.quiet_at = 0.0
 
     def is_quiet(self, now: float) -> bool:
@@ -126,22 +126,22 @@ class TurnState:
 
 @dataclass(kw_only=True, slots=True)
 class LiveState:
-    """The state that what is heard changes, and what is sent depends on."""
+    """The state of a conversation, which the receiving and the sending side share."""
 
     profile: ModelProfile
-    adaptation: Adaptation  # what declarations and answers become for the model
+    adaptation: Adaptation  # of declarations and responses to the model
     source: DeclaresTools
     inputs: InputBuffer
-    # how long the microphone may be held back while the model waits for a tool
+    # seconds to hold back the microphone at most while the model waits for a tool
     gate_seconds: float | None
-    own_tools: Sequence[types.Tool] = ()  # of the user's configuration, which are declared besides
-    # those of them that only Google's client can declare, when it connects
+    own_tools: Sequence[types.Tool] = ()  # from the user's configuration
+    # tools of the configuration that only Google's client can declare, when it connects
     other_tools: Sequence[Any] = ()
-    needs_ids: bool = True  # an answer must have an id, also where the server gave none
+    needs_ids: bool = True  # a response must have an id, even if the server gave none
     session: ToolSession | None = None  # the conversation that the tools are declared in
     calls: CallTracker = field(init=False)
     out: ListenerQueue = field(default_factory=ListenerQueue)
-    # takes a frame of sound past the queue; false if it must go through the queue
+    # passes an audio frame around the queue; false if the frame must go through the queue
     take_sound: Callable[[ProcessorPart], bool] | None = None
     turn: TurnState = field(default_factory=TurnState)
     renewal: Renewal = field(default_factory=Renewal)
@@ -163,7 +163,7 @@ class LiveState:
         )
 
     def declarations(self) -> list[types.Tool]:
-        """Return what the source declares in this conversation."""
+        """Return the tools that the source declares in this conversation."""
         return declarations_for(self.source, self.session)
 
     def now(self) -> float:
@@ -171,11 +171,11 @@ class LiveState:
         return asyncio.get_running_loop().time()
 
     def declared(self, tools: Sequence[types.Tool], *, update: bool = False) -> list[types.Tool]:
-        """Return these tools and the user's own, as the model takes them."""
+        """Return these tools and those of the configuration, adapted to the model."""
         return self.adaptation.declarations([*self.own_tools, *tools], update=update)
 
     def tell(self, event: str, **data: Any) -> None:
-        """Tell the listener what has happened to the connection."""
+        """Send a connection event to the listener."""
         self.out.put(live_event(event, **data))
 
     def wish_renewal(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.runtime import ToolRuntime
 
 MEDIAN = "median"
-"""Stands for the median of the tool's recent calls."""
+"""Setting for the median duration of the tool's recent calls."""
 
 _SHORTEST_MEDIAN_SECONDS = 1.0
 _UNKNOWN_MEDIAN_SECONDS = 2.0
@@ -32,15 +32,15 @@ _UNKNOWN_MEDIAN_SECONDS = 2.0
 class Filler:
     """The latency-masking phrase of a tool, and when it is spoken."""
 
-    after_seconds: float  # of silence
+    after_seconds: float  # seconds of silence before it
     sentence: str | None = None  # with `None`, only the listener gets an event
 
 
 def filler_for(tools: ToolRuntime, declared_name: str) -> Filler | None:
-    """Return the latency-masking phrase of a tool and its delay; `None` where it has none.
+    """Return the latency-masking phrase of a tool and its delay, or `None` if it has none.
 
-    The configured time decides if there is one, the sentence only its words. The median duration
-    counts as at least 1 s, and as 2 s before the first measurement.
+    A tool has one if a delay is configured; the sentence is optional. The median duration counts
+    as at least 1 s, and as 2 s before the first measurement.
     """
     tool = tools.registry.find(declared_name)
     if tool is None:
@@ -62,7 +62,7 @@ def wording_of(tools: object) -> Wording:
 
 
 def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[types.Tool]:
-    """Return what is declared in a conversation."""
+    """Return the tools that are declared in a conversation."""
     if takes_sessions(tools):
         return tools.declarations(session)
     return tools.declarations()
@@ -71,14 +71,14 @@ def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[
 def follow_declarations(
     tools: DeclaresTools, session: ToolSession, listener: Callable[[], None]
 ) -> Callable[[], None]:
-    """Call back when a conversation's declarations change; return a function that unsubscribes."""
+    """Call `listener` after each change of the declarations; return a function to unsubscribe."""
     if takes_sessions(tools):
         return tools.on_declarations_change(listener, session)
     return tools.on_declarations_change(listener)
 
 
 def may_repeat(tools: DeclaresTools, declared_name: str, given: bool) -> bool:
-    """Return whether a call that the model makes again after a reconnect is to run again."""
+    """Return whether a call runs again if the model repeats it after a reconnect."""
     runtime = runtime_of(tools)
     tool = None if runtime is None else runtime.registry.find(declared_name)
     if runtime is None or tool is None:

@@ -1,1 +1,1 @@
-"""MCP servers as tools: one owner task each."""
+"""The tools of MCP servers, with one owner task per server."""

@@ -1,4 +1,4 @@
-"""Logging in to a server with a person there, and out again."""
+"""Log in to a server with the help of the user, and log out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GOODBYE_SECONDS = 10.0
 async def log_in(
     name: str, settings: MCPServerSettings, open_page: OpenPage
 ) -> Literal["logged in", "was logged in", "not asked"]:
-    """Connect once, and have the person log in if the server asks for it.
+    """Connect once, and let the user log in if the server requires it.
 
     Raises:
         ConfigurationError: The server has no `auth`, cannot be reached, or refused the login.
@@ -53,7 +53,7 @@ async def log_in(
                 Client(server.streams(), cache=None) as client,
             ):
                 if client.server_capabilities.tools is not None:
-                    with contextlib.suppress(ValidationError):  # a wrong listing needs a login, too
+                    with contextlib.suppress(ValidationError):  # only the login matters here
                         await client.list_tools()
     except Exception as error:  # noqa: BLE001 - any error ends the login, with its reason
         what = with_place(redact(reason_of(error)), settings.url)
@@ -64,9 +64,9 @@ async def log_in(
 
 
 async def log_out(name: str, settings: MCPServerSettings) -> bool:
-    """Forget a server's tokens, and have them revoked where its authorization server offers that.
+    """Remove a server's tokens, and revoke them if its authorization server supports this.
 
-    Return whether there were any.
+    Return whether there were stored data.
 
     Raises:
         ConfigurationError: The server has no `auth`.
@@ -81,7 +81,7 @@ async def log_out(name: str, settings: MCPServerSettings) -> bool:
     form = {"token": tokens.refresh_token or tokens.access_token, "client_id": client.client_id}
     if client.client_secret is not None:
         form["client_secret"] = client.client_secret
-    # They are gone from here in any case; elsewhere, that they expire has to do.
+    # The tokens are removed here in any case; if they cannot be revoked, they expire.
     with contextlib.suppress(httpx2.HTTPError, LoginError, TimeoutError):
         url = str(metadata.revocation_endpoint)
         await OAuthRequestBounds(str(settings.url), auth.issuer).check(url)
@@ -89,7 +89,7 @@ async def log_out(name: str, settings: MCPServerSettings) -> bool:
         async with (
             asyncio.timeout(_GOODBYE_SECONDS),
             httpx2.AsyncClient(verify=context, timeout=_GOODBYE_SECONDS) as http,
-            http.stream("POST", url, data=form),  # what it answers is not read
+            http.stream("POST", url, data=form),  # the response is not read
         ):
             pass
     return existed

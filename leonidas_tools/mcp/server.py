@@ -46,10 +46,10 @@ class ServerState(StrEnum):
 
 
 class MCPServer:
-    """One MCP server: connects in the background, reconnects when it is lost, runs calls.
+    """One MCP server: connects in the background, reconnects after a loss, and runs calls.
 
-    A server with `start: lazy` connects with its first call. If no earlier session has kept its
-    tools, it connects once before that, lists them, and stands by.
+    A server with `start: lazy` connects for its first call. If no earlier session has cached its
+    tools, the server first connects once to list them, and then waits in standby.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class MCPServer:
         self.settings = settings
         self.state = ServerState.STOPPED
         self.last_error: str | None = None
-        """Why the server was last down, in a sentence."""
+        """Reason of the last failure of the server, in a sentence."""
         self._reason: str = say("mcp_not_started")
         self._on_tools = on_tools
         self._requests = (features or ClientFeatures()).of(name, settings)
@@ -77,7 +77,7 @@ class MCPServer:
         self._calls = 0
 
     def start(self) -> None:
-        """Connect in the background, unless that was started before."""
+        """Start to connect in the background, unless this was started before."""
         if self._owner is not None:
             return
         self._changed = asyncio.Event()
@@ -89,10 +89,10 @@ class MCPServer:
         self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.name}")
 
     def stop(self, *, drain: bool = False) -> Coroutine[Any, Any, None]:
-        """Stop at once, and return the disconnecting, to be awaited.
+        """Refuse new calls at once, and return a coroutine that disconnects.
 
-        The process of a server over stdio is ended with all its child processes. With `drain` the
-        running calls may finish first; no other call begins, and no question is asked.
+        The process of a server over stdio is ended with all its child processes. With `drain`,
+        running calls may finish first; no other call starts, and no question is asked.
         """
         owner, self._owner = self._owner, None
         if owner is not None:
@@ -124,7 +124,7 @@ class MCPServer:
         return self.state in {ServerState.READY, ServerState.STANDBY}
 
     def apply(self, settings: MCPServerSettings) -> None:
-        """Apply settings that need no other connection."""
+        """Apply settings that need no new connection."""
         self._requests.apply(settings)
         self.settings = self.definitions.settings = settings
         if self._connection is not None:
@@ -172,7 +172,7 @@ class MCPServer:
         )
 
     async def _stand_by(self) -> None:
-        """Wait until a call needs the server, or its tools are not known."""
+        """Wait until a call needs the server; return at once if its tools are unknown."""
         from leonidas_tools.mcp.listing.listing import KeptListing
 
         if self._wanted.is_set():
@@ -189,7 +189,7 @@ class MCPServer:
     async def _serve(self) -> float | None:
         """Connect, and serve calls until the connection ends.
 
-        It returns for how many seconds a failed connection was ready; `None` if it did not fail.
+        Return the number of seconds that a failed connection was ready; `None` without a failure.
         """
         from leonidas_tools.mcp.connection.connection import MCPConnection
 
@@ -218,7 +218,7 @@ class MCPServer:
         except Exception as caught:  # noqa: BLE001 - any error means that the server is down
             error = caught
         finally:
-            if self._connection is connection:  # another one may have been opened meanwhile
+            if self._connection is connection:  # another connection may be open by now
                 self._connection = None
         # Only the type: the text may contain addresses.
         logger.debug("MCP server %r: %s", self.name, type(error).__name__)
@@ -241,10 +241,10 @@ class MCPServer:
         except TimeoutError:
             if not self._calls:
                 raise
-            connection.relist()  # many servers answer nothing during a call: it has its own limit
+            connection.relist()  # many servers are silent during a call, which has its own timeout
 
     async def _publish(self, listing: Listing | None) -> None:
-        """Publish the tools of a listing; of the last one for `None`."""
+        """Publish the tools of a listing, or of the last listing if it is `None`."""
         async with self._publishing:
             self._listed = listing = listing or self._listed
             self._on_tools([] if listing is None else await self.definitions.read(listing))
@@ -310,13 +310,13 @@ class MCPServer:
         self._notify()
 
     def _notify(self) -> None:
-        """Wake all that wait for a change of state."""
+        """Wake all tasks that wait for a change of state."""
         self._changed.set()
         self._changed = asyncio.Event()
 
 
 async def _import(module: str) -> None:
-    """Import a module in a thread, since the client library takes half a second.
+    """Import a module in a thread, because the client library takes half a second.
 
     Raises:
         ImportError: The module, or one that it needs, is missing.

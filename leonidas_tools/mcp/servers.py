@@ -25,17 +25,17 @@ logger = visible_logger(__name__)
 
 _LOOK_SECONDS = 0.5
 _USES = frozenset({"tools", "prefix", "include", "exclude", "max_tools", "pin"})
-"""Settings that say what is used of a server, and not how it is reached."""
+"""Settings that select the tools of a server, and do not affect its connection."""
 
 
 class MCPServers:
-    """Runs the MCP servers of the settings and keeps a registry in step with their tools.
+    """Runs the MCP servers of the settings, and keeps their tools in a registry up to date.
 
-    Inside `async with` the servers run; it may be entered many times, and the last to leave stops
-    them. Nothing here waits for a server, and none can fail it.
+    The servers run inside `async with`, which may be entered many times; the last exit stops the
+    servers. Entering does not wait for the servers, and a failed server raises no error.
 
-    `asks` answers what the servers ask; `tell` is called with the name and the data of what a
-    person should hear of.
+    `asks` answers the requests of the servers; `tell` is called with the name and the data of an
+    event for the user.
 
     Example:
         >>> from leonidas_tools.tools.registry import ToolRegistry
@@ -92,10 +92,10 @@ class MCPServers:
     def configure(self, servers: Mapping[str, MCPServerSettings]) -> None:
         """Apply other settings: start new servers, restart changed ones, stop removed ones.
 
-        Where only the selection of tools has changed, the tools are listed again.
+        If only the selection of tools has changed, the tools are listed again.
 
-        Running calls of a server that ends may finish; its tools are removed at once, and
-        those of one that has changed answer `unavailable` until it is back.
+        Running calls of a stopped server may finish. The tools of a removed server are removed at
+        once; the tools of a restarted server return `unavailable` until it is connected.
         """
         wanted = {name: settings for name, settings in servers.items() if settings.enabled}
         self._order = list(wanted)
@@ -115,7 +115,7 @@ class MCPServers:
             self._begin(name, settings)
 
     def may_list_more(self, servers: Mapping[str, MCPServerSettings]) -> bool:
-        """Return whether tools may still come from servers with these settings."""
+        """Return whether servers with these settings may still list other tools."""
         for name, settings in servers.items():
             server = self._servers.get(name)
             if settings.enabled and (
@@ -125,9 +125,9 @@ class MCPServers:
         return False
 
     async def ready(self, timeout_seconds: float) -> bool:
-        """Wait until every server is connected and its tools are registered.
+        """Wait until every server has connected or failed; return whether all servers are usable.
 
-        Returns as soon as every server has been tried: one that is down keeps being tried in the
+        The tools of connected servers are registered. A server that is down is retried in the
         background, and is not waited for.
         """
         servers = list(self._servers.values())
@@ -173,9 +173,9 @@ class MCPServers:
     def _is_reserved(self, server: str, name: str, is_late: bool) -> bool:
         """Return whether the name is reserved for a server with precedence that has not listed yet.
 
-        Without it the name would go to the faster server, which differs each time. Servers go in
-        the order of the settings, but all tools that were there at first before those that are
-        late: a server could else take the name of another one's tool from the next process on.
+        Otherwise, the faster server would get the name, which differs each time. The order of the
+        settings decides, but tools of first listings precede late tools: otherwise, a server could
+        take the name of another server's tool in the next process.
         """
         before = self._order[: self._order.index(server)] if server in self._order else []
         others = [each for each in self._order if each != server] if is_late else before
@@ -186,12 +186,12 @@ class MCPServers:
         )
 
     def _others(self, server: str) -> set[str]:
-        """Return the text that names of the other servers' tools begin with."""
+        """Return the prefixes of the names of other servers' tools."""
         others = (self._beginnings[each] for each in self._beginnings if each != server)
         return set().union(*others)
 
     def _not_yet(self, name: str) -> ToolError | None:
-        """Return why a tool is not there yet that a server may list once it is connected."""
+        """Return the error for a tool that a server may list once it is connected, if any."""
         servers = [(self._servers[each], self._tools[each]) for each in self._order]
         for server, tools in servers:
             if tools.expects(name):
@@ -202,7 +202,7 @@ class MCPServers:
         return None
 
     async def _watch(self) -> None:
-        """Read tools again when settings change, or a person may have trusted some."""
+        """Read tools again when settings change, or the user may have trusted tools."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for server in list(self._servers.values()):
@@ -217,9 +217,9 @@ class MCPServers:
 
 
 def _connects_alike(one: MCPServerSettings, other: MCPServerSettings) -> bool:
-    """Return whether two settings mean the same server, with any selection of tools.
+    """Return whether two settings differ only in the selection of tools.
 
-    Different roots do not matter where both have some: a running server is told of new ones.
+    Different roots do not matter if both have roots: a running server is notified of new ones.
     """
     told = {"roots"} if one.roots and other.roots else set[str]()
     kept = {*_USES, *told}

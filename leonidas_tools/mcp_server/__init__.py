@@ -1,7 +1,7 @@
 """The tools as an MCP server, for any MCP client: over standard input and output, or HTTP.
 
-Every call goes the way of all calls: rules, limits, the loop guard, the cache and the budget of
-results hold for it, counted for each connection by itself.
+Rules, limits, the loop guard, the cache and the result budget apply to every call, and are counted
+for each connection.
 """
 
 from leonidas_tools.mcp_server.app import MCPApp, mcp_app

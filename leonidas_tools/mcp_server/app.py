@@ -1,4 +1,4 @@
-"""The tools as an ASGI app, for any server of such apps."""
+"""The tools as an ASGI app, for any ASGI server."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _REFUSED, _NOT_FOUND = 400, 404
 
 
 class MCPApp:
-    """The tools over streamable HTTP, as an ASGI app; made by `mcp_app`.
+    """The tools over streamable HTTP, as an ASGI app; created by `mcp_app`.
 
-    It answers inside `async with`, which an application that it is mounted in enters as its own
-    lifespan; where it stands alone, the server enters it.
+    The app serves requests inside `async with`. An application that mounts the app uses it as its
+    lifespan; without one, the ASGI server enters the app through the lifespan protocol.
     """
 
     def __init__(
@@ -108,10 +108,10 @@ def mcp_app(
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
 ) -> MCPApp:
-    """Return the tools as an ASGI app, to stand alone or in a Starlette application.
+    """Return the tools as an ASGI app, to serve alone or as a route of a Starlette application.
 
     Raises:
-        ConfigurationError: It would be open beyond this machine without a token.
+        ConfigurationError: The app would accept other hosts without a token, or the token is empty.
 
     Example:
         >>> from leonidas_tools import AdvancedToolProcessor
@@ -127,21 +127,21 @@ def mcp_app(
 
 
 def _without_answers(record: logging.LogRecord) -> bool:
-    """Drop the log records of what is streamed."""
+    """Return whether to keep a log record: those at DEBUG contain the streamed messages."""
     return record.levelno > logging.DEBUG
 
 
 class SessionLimit:
-    """An ASGI app before that of the sessions, which refuses new ones once it has too many.
+    """ASGI middleware that ends the longest idle session before a new one exceeds the limit.
 
-    Before that, the session is ended that has been silent longest, if no request of it is being
-    answered: its client is told so with its next request, and opens another one.
+    A session is idle if none of its requests is running. If no session is idle, the app refuses the
+    new one. The next request of an ended session returns 404, and its client opens a new session.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
         self._most = most
-        self._open: OrderedDict[str, None] = OrderedDict()  # the one silent longest comes first
+        self._open: OrderedDict[str, None] = OrderedDict()  # the longest idle comes first
         self._requests: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,7 +182,7 @@ class SessionLimit:
             self._open.move_to_end(session)
 
     async def _make_room(self, scope: Scope) -> None:
-        """End the session that has been silent longest, unless all are being answered."""
+        """End the longest idle session, if any session is idle."""
         silent = next((each for each in self._open if each not in self._requests), None)
         if silent is None:
             return
@@ -200,5 +200,5 @@ class SessionLimit:
 
 
 def _is_over(method: str, status: int) -> bool:
-    """Return whether an answer says that its session has ended."""
+    """Return whether a response means that its session has ended."""
     return status == _NOT_FOUND or (method == "DELETE" and status < _REFUSED)

@@ -1,4 +1,4 @@
-"""Asking the person behind an MCP client, where a rule says so."""
+"""Ask the user of an MCP client for approval, if a rule requires it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp_server.sessions import Context
 
 ANSWER = "approval"
-"""The key of the question in a request of the newer protocol."""
+"""The key of the approval form among the input requests of the newer protocol."""
 
 _FORM: Mapping[str, Any] = {
     "type": "object",
@@ -39,14 +39,14 @@ _FORM: Mapping[str, Any] = {
 
 
 def can_be_asked(context: Context) -> bool:
-    """Return whether the client can put a form to its user."""
+    """Return whether the client supports forms for its user."""
     capabilities = context.session.client_capabilities
     can = None if capabilities is None else capabilities.elicitation
     return can is not None and (can.form is not None or can.url is None)
 
 
 def elicitation(request: ApprovalRequest) -> ElicitRequest:
-    """Return the question for the client: the sentence, the tool and all of its arguments."""
+    """Return the elicitation request: the title, the tool and all of its arguments."""
     details = json.dumps(dict(request.details), ensure_ascii=False, default=str)
     message = f"{visible(request.title)}\n\n{visible(request.tool)} {visible(details)}"
     return ElicitRequest(
@@ -55,7 +55,7 @@ def elicitation(request: ApprovalRequest) -> ElicitRequest:
 
 
 def decision_of(answer: ElicitResult) -> Decision:
-    """Return what a person has said: only a yes in the form is a yes."""
+    """Return the user's decision; approve only if an accepted form has `approve` set to true."""
     content = answer.content or {}
     if answer.action == "accept" and content.get("approve") is True:
         return Decision.approve()

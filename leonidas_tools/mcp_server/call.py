@@ -1,4 +1,4 @@
-"""One call of an MCP client, from its request to its answer."""
+"""One call of an MCP client, from the request to the result."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ _RESOURCES = "resources"
 class ServedCall:
     """A running call.
 
-    A request waits for it; in the newer protocol that may be a second one, which brings what the
-    person has answered.
+    A request waits for its result. In the newer protocol, this may be a second request, which
+    contains the user's answer to an approval form.
     """
 
     def __init__(
         self, context: Context, name: str, arguments: Mapping[str, Any], session: ToolSession
     ) -> None:
         self.id = f"{context.request_id}-{secrets.token_hex(4)}"
-        """Unlike the request's own id, it is unique."""
+        """Id of the call; unlike the id of the request, it is unique."""
         self.context = context
-        """The request that waits for it now."""
+        """The request that waits for the result."""
         self.name = name
         self.arguments = arguments
         self.session = session
         self.asked: ApprovalRequest | None = None
-        """A question that waits to be brought to the person, and for the answer."""
+        """The approval request that has no decision yet."""
         self._decided: asyncio.Future[Decision] | None = None
         self._task: asyncio.Task[ToolResult] | None = None
         self._news = asyncio.Event()
@@ -64,23 +64,23 @@ class ServedCall:
         self._total: float | None = None
 
     def start(self, run: Coroutine[Any, Any, ToolResult]) -> None:
-        """Begin it."""
+        """Start the call as a task."""
         self._task = asyncio.create_task(run)
         self._task.add_done_callback(lambda _: self._news.set())
 
     def cancel(self) -> None:
-        """Note that the answer is not wanted any more."""
+        """Cancel the task of the call."""
         if self._task is not None:
             self._task.cancel()
 
     def hear(self, event: ToolEvent) -> None:
-        """Take down how far it is; what the client is too slow for is left out."""
+        """Queue progress for the client; drop the oldest report if the client is too slow."""
         if event.kind is EventKind.PROGRESS:
             self._progress.append(event)
             self._news.set()
 
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """Answer the waiting request with a question, and wait for the next request."""
+        """Make `step` return an approval request, and wait for its decision."""
         self.asked, self._decided = request, asyncio.get_running_loop().create_future()
         self._news.set()
         try:
@@ -89,15 +89,15 @@ class ServedCall:
             self.asked = self._decided = None
 
     def decide(self, request: ApprovalRequest, decision: Decision) -> None:
-        """Give the answer to a question, if that one is still open."""
+        """Set the decision on an approval request, if that request is still open."""
         if self.asked is request and self._decided is not None and not self._decided.done():
             self._decided.set_result(decision)
             self.asked = None
 
     async def step(self) -> ToolResult | ApprovalRequest:
-        """Wait until it has ended, or asks something; progress is sent on meanwhile.
+        """Wait for the result or an approval request, and send progress meanwhile.
 
-        Cancelling this cancels the call.
+        Cancellation cancels the call.
         """
         assert self._task is not None
         try:
@@ -119,13 +119,13 @@ class ServedCall:
             data = event.shown()
             amount, total = self._amount(data)
             message = data.get("message")
-            with contextlib.suppress(MCPError):  # the client has gone; that is told elsewhere
+            with contextlib.suppress(MCPError):  # the client has disconnected
                 await self.context.session.report_progress(
                     amount, total, None if message is None else str(message)
                 )
 
     def _amount(self, data: Mapping[str, Any]) -> tuple[float, float | None]:
-        """Return progress and total; progress grows with each report, as the protocol asks."""
+        """Return progress and total; increase progress with each report, as MCP requires."""
         fraction, done = _number(data.get("fraction")), _number(data.get("progress"))
         amount = done if fraction is None else fraction
         if fraction is not None:
@@ -145,12 +145,11 @@ def _number(value: Any) -> float | None:
 
 
 def to_answer(result: ToolResult) -> CallToolResult:
-    """Turn a result into an answer.
+    """Convert a result to an MCP result.
 
-    A result that says nothing beside what the tool returned is just that, as text, and as
-    structured content unless it is a text. Else the text is the envelope that a model reads, with
-    its status and message. Links and embedded resources, as results of MCP servers have them under
-    `resources`, are content of their own.
+    The text is the returned value, or, if there is a message or an error, the envelope that a model
+    reads. A successful value that is not a text is also structured content. Resource links and
+    embedded resources, which results of MCP servers have under `resources`, become content blocks.
 
     Example:
         >>> from leonidas_tools.calls.call import ToolResult

@@ -1,4 +1,4 @@
-"""Check who may speak to a server over HTTP, before a request is read."""
+"""Check the permissions of HTTP clients before a request is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BODY_SECONDS = 30.0
 _BEARER_SUBPROTOCOL = "bearer."
-"""Before the token in base64url, among the subprotocols that a WebSocket offers."""
+"""Prefix of the token in base64url, among the subprotocols that a WebSocket offers."""
 _HOST = re.compile(r"[\w.-]+(:\d+)?|\[[\da-fA-F:.]+\](:\d+)?", re.ASCII)
 
 
@@ -32,18 +32,18 @@ _HOST = re.compile(r"[\w.-]+(:\d+)?|\[[\da-fA-F:.]+\](:\d+)?", re.ASCII)
 class HTTPAccess:
     """The permissions of clients.
 
-    Without a token only this machine may: the server must then answer to its names alone.
+    Without a token, the server must accept only the loopback names of this machine as its host.
 
     Args:
-        token: What `Authorization: Bearer …` must say; `None` asks for nothing.
-        hosts: Names, with a port or for any, that the server answers to besides those of this
-            machine.
-        origins: Web pages that may use it, such as `https://app.example.com`.
-        any_address: Whether it answers to every IP address it is reached by.
+        token: The token required in `Authorization: Bearer …`; `None` if none is required.
+        hosts: Host names that the server accepts besides the loopback names, with a port or for
+            any port.
+        origins: Origins of web pages that may use the server, such as `https://app.example.com`.
+        any_address: Whether the server accepts any IP address as its host.
 
     Raises:
-        ConfigurationError: It would answer to others than this machine without a token, or the
-            token is empty.
+        ConfigurationError: The server would accept other hosts without a token, or the token is
+            empty.
 
     Example:
         >>> HTTPAccess(token="s3cret", hosts=("tools.example.com",))
@@ -65,7 +65,7 @@ class HTTPAccess:
             )
 
     def refusal(self, headers: Headers) -> tuple[int, str] | None:
-        """Return why a request is not answered, as a status and a sentence; `None` where it is."""
+        """Return the status and text that refuse a request; `None` if the request is allowed."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._answers_to(hosts[0].lower()):
             return 421, "This server does not answer to that host."
@@ -74,13 +74,13 @@ class HTTPAccess:
         return None
 
     def knows(self, headers: Headers) -> bool:
-        """Return whether a request brings the token, if there has to be one."""
+        """Return whether a request contains the token, or no token is required."""
         if self.token is None:
             return True
         return self._is_token(bearer_token(headers))
 
     def knows_websocket(self, headers: Headers, subprotocols: Sequence[str]) -> bool:
-        """Return whether a WebSocket brings the token; a page can name it only as a subprotocol."""
+        """Return whether a WebSocket has the token; a web page can send it only as subprotocol."""
         return self.knows(headers) or self._is_token(subprotocol_token(subprotocols))
 
     def _is_token(self, given: bytes | None) -> bool:
@@ -95,7 +95,7 @@ class HTTPAccess:
         return self.any_address and _address(name) is not None
 
     def _is_allowed(self, origins: Sequence[str], host: str) -> bool:
-        """Return a page of this very server, or one that was named."""
+        """Return whether the origin is this server or a configured origin."""
         if len(origins) != 1:
             return False
         origin = origins[0].lower()
@@ -104,7 +104,7 @@ class HTTPAccess:
 
 
 class AccessGuard:
-    """An ASGI app before another: refuses clients without permission, and bounds every wait.
+    """ASGI middleware that refuses clients without permission, and limits the time of a body.
 
     `public` returns whether a path needs no token.
     """
@@ -166,14 +166,14 @@ class _TokenCheck:
 
 
 class _BodyTimeout:
-    """The body of a request, which has to come within its time."""
+    """A time limit for the body of a request."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._ends: float | None = asyncio.get_running_loop().time() + _BODY_SECONDS
 
     async def receive(self) -> Message:
-        """Return the next message; after the time limit, a disconnect."""
+        """Return the next message; after the time limit, a disconnect message."""
         try:
             async with asyncio.timeout_at(self._ends):
                 message = await self._receive()
@@ -191,7 +191,7 @@ def bearer_token(headers: Headers) -> bytes | None:
 
 
 def subprotocol_token(subprotocols: Sequence[str]) -> bytes | None:
-    """Return the token that a WebSocket names in base64url as a subprotocol, if there is one."""
+    """Return the token that a WebSocket sends in base64url as a subprotocol, if there is one."""
     for each in subprotocols:
         if each.startswith(_BEARER_SUBPROTOCOL):
             encoded = each.removeprefix(_BEARER_SUBPROTOCOL)
@@ -203,13 +203,13 @@ def subprotocol_token(subprotocols: Sequence[str]) -> bytes | None:
 
 
 def is_loopback(name: str) -> bool:
-    """Return whether a host's name or address is one of this machine alone."""
+    """Return whether a host name or address is a loopback one."""
     address = _address(name)
     return name.lower() == "localhost" or (address is not None and address.is_loopback)
 
 
 def _name_of(host: str) -> str:
-    """Return a host without port and brackets; empty if it is none."""
+    """Return a host without port and brackets; empty if the host is invalid."""
     if not _HOST.fullmatch(host):
         return ""
     try:
@@ -226,7 +226,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class TokenBucket:
-    """A limit of what a client may send: it is filled at a rate, up to a size."""
+    """A token bucket: `per_second` tokens are added to it, and it has at most `at_once`."""
 
     def __init__(self, *, per_second: float, at_once: float) -> None:
         self._per_second = per_second
@@ -235,7 +235,7 @@ class TokenBucket:
         self._counted = monotonic()
 
     def spend(self, amount: float = 1.0) -> bool:
-        """Return whether so much may be sent now."""
+        """Remove tokens; return `False`, and remove none, if there are too few."""
         now = monotonic()
         more = (now - self._counted) * self._per_second
         self._left, self._counted = min(self._left + more, self._at_once), now

@@ -30,7 +30,7 @@ class OfferedTools:
     """The tools that an MCP client may see and call.
 
     Built-in tools that act on the voice agent itself (`think`, `set_speech_rate`) are offered only
-    where a pattern fits; the tool that confirms by voice never is: there is no speech here.
+    if a pattern matches. The tool for voice confirmation is never offered: there is no speech here.
 
     `patterns` are names, or patterns such as `get_*`; all tools by default.
     """
@@ -40,23 +40,23 @@ class OfferedTools:
         self._patterns = tuple(patterns)
 
     def listed(self, session: ToolSession | None = None) -> list[Tool]:
-        """Return the tools that can be called now, as MCP has them."""
+        """Return the tools that can be called now, as MCP tools."""
         return [self._listed(tool) for tool in self._tools.offered(session) if self._fits(tool)]
 
     def find(self, name: str) -> AnyTool | None:
-        """Return the offered tool of that name, also while it cannot be called."""
+        """Return the offered tool with this name, even while it cannot be called."""
         tool = exports.find(self._tools.registry, name)
         return None if tool is None or not self._fits(tool) else tool
 
     def schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the input schema of the tool of that name."""
+        """Return the input schema of the tool with this name."""
         tool = self.find(name)
         return None if tool is None else without_presets(tool.metadata.parameters)
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call back once for all changes of one turn of the event loop that runs now.
+        """Call `listener` once for all changes in one iteration of the running event loop.
 
-        Return a function that ends it.
+        Return a function that ends the subscription.
         """
         sources = (self._tools.registry.on_change, self._tools.settings.on_change)
         return ChangeSubscription(self.listed, listener, sources).end

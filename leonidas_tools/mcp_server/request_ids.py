@@ -1,4 +1,4 @@
-"""The ids of requests that are not answered yet; another request with one of them is refused."""
+"""The ids of unanswered requests; a second request with one of these ids is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CANCELLED = "notifications/cancelled"
 
 
 class UnansweredRequests:
-    """The requests of one client that are not answered yet.
+    """The unanswered requests of one client.
 
     Example:
         >>> requests = UnansweredRequests()
@@ -50,7 +50,7 @@ class UnansweredRequests:
         return len(self._ids)
 
     def heard(self, message: JSONRPCMessage) -> JSONRPCError | None:
-        """Count a message of the client; return its refusal if its id is in use."""
+        """Record a message of the client; return an error if the id of a request is in use."""
         if isinstance(message, JSONRPCRequest) and not self.begin(message.id):
             return id_in_use(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
@@ -58,12 +58,12 @@ class UnansweredRequests:
         return None
 
     def said(self, message: JSONRPCMessage) -> None:
-        """Count a message to the client."""
+        """Record a message to the client."""
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self.end(message.id)
 
     def begin(self, identifier: RequestId | None) -> bool:
-        """Count a request, which is to be answered; return whether its id was free."""
+        """Record a request that needs an answer; return whether its id was free."""
         if identifier is None:
             return True
         identifier = coerce_request_id(identifier)
@@ -71,7 +71,7 @@ class UnansweredRequests:
         return self._ids[identifier] == 1
 
     def end(self, identifier: RequestId | None) -> None:
-        """Note that a request is answered, or will not be."""
+        """Record that a request was answered, or needs no answer any more."""
         if identifier is None:
             return
         identifier = coerce_request_id(identifier)
@@ -81,19 +81,19 @@ class UnansweredRequests:
 
 
 def id_in_use(identifier: RequestId) -> JSONRPCError:
-    """Return the answer to a request whose id is in use."""
+    """Return the error response to a request whose id is in use."""
     error = ErrorData(code=INVALID_REQUEST, message="Another request with this id is not answered.")
     return JSONRPCError(jsonrpc="2.0", id=identifier, error=error)
 
 
 class RequestCheck:
-    """An ASGI app before that of the sessions, which refuses requests that are not to be read.
+    """ASGI middleware that refuses invalid requests before they reach a session.
 
-    Those are bodies that are not whole or have very many values, and requests whose id is in use:
-    the transport of the older protocol would send both answers to the last of them. An id is in use
-    until its request is answered, even if the client has gone.
+    It refuses incomplete bodies, bodies with too many values, and requests whose id is in use: the
+    transport of the older protocol would send both responses to the last of them. An id is in use
+    until its request is answered, even if the client has disconnected.
 
-    The app is given a whole body at once.
+    The app receives the whole body in one message.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -137,7 +137,7 @@ class _Request(BaseModel):
 
 
 def _refusal(body: Message) -> Response | None:
-    """Return the answer to a body that is not read; `None` if it is."""
+    """Return the response that refuses a body; `None` if the body is accepted."""
     if body["type"] != "http.request" or body["more_body"]:
         return PlainTextResponse("The body did not come in time.", 408)
     if has_too_many_values(body["body"]):
@@ -146,7 +146,7 @@ def _refusal(body: Message) -> Response | None:
 
 
 def _identifier(body: bytes) -> RequestId | None:
-    """Return the id of a request; `None` if there is none."""
+    """Return the id of a request; `None` if the body is not a request."""
     try:
         return _Request.model_validate_json(body).id
     except ValidationError:
@@ -154,7 +154,7 @@ def _identifier(body: bytes) -> RequestId | None:
 
 
 def _replayed(first: Message, others: Receive) -> Receive:
-    """Return what receives a message again, and then others."""
+    """Return a function that receives a message again, and then the others."""
     messages = [first]
 
     async def receive() -> Message:
@@ -164,6 +164,6 @@ def _replayed(first: Message, others: Receive) -> Receive:
 
 
 async def _never() -> Message:
-    """Hide that the client has gone."""
+    """Wait forever, to hide that the client has disconnected."""
     await asyncio.Event().wait()
     raise AssertionError

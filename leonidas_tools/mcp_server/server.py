@@ -1,4 +1,4 @@
-"""The tools of a processor as an MCP server, of both generations of the protocol."""
+"""The tools of a processor as an MCP server, for both generations of the protocol."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _LONGEST_NAME = 100
 
 
 class ToolServer:
-    """Answers MCP clients with the tools of a processor, inside `async with`.
+    """Serves the tools of a processor to MCP clients, inside `async with`.
 
-    `patterns` are names, or patterns such as `get_*`. `most_sessions` programs over HTTP are told
-    apart in the newer protocol.
+    `patterns` are names, or patterns such as `get_*`. `most_sessions` is the number of programs
+    over HTTP that have a session of their own in the newer protocol.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class ToolServer:
         await self._stack.aclose()
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the running calls, for a bounded time."""
+        """Cancel calls that wait for another request; wait for the others, at most `seconds`."""
         for state in tuple(self._waiting):
-            self._forget(state)  # no client comes back with an answer any more
+            self._forget(state)  # no client can send the answer any more
         try:
             async with asyncio.timeout(seconds):
                 while self._running:
@@ -104,7 +104,7 @@ class ToolServer:
         self, context: Context, _: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
         session = self._sessions.of(context)
-        if not self._ready:  # tools of MCP servers that are just starting are worth a moment
+        if not self._ready:  # MCP servers that are starting have no tools yet
             await self._tools.ready(_READY_SECONDS)
             self._ready = True
         return mcp_types.ListToolsResult(tools=self._offered.listed(session))
@@ -133,7 +133,7 @@ class ToolServer:
         return call
 
     def _unknown(self, call: ServedCall) -> MCPError:
-        """Count the call like any other, and return an error with the closest names."""
+        """Record the call like any other, and return an error with the closest name."""
         told = ToolCall(
             name=call.name,
             id=call.id,
@@ -152,7 +152,7 @@ class ToolServer:
         return MCPError(mcp_types.INVALID_PARAMS, wording.reword(message) or message)
 
     async def _ask(self, request: ApprovalRequest) -> Decision:
-        """Ask the person behind the client that has made the call."""
+        """Ask the user of the client that made the call."""
         call = self._calls.get(request.call_id or "")
         if call is None or not can_be_asked(call.context):
             raise ToolDeniedError("The MCP client cannot ask its user.")
@@ -169,7 +169,7 @@ class ToolServer:
     def _input_required(
         self, call: ServedCall, request: ApprovalRequest
     ) -> mcp_types.InputRequiredResult:
-        """Has the client ask; the call waits until it comes back, or the question is closed."""
+        """Return the approval form for the client; keep the call until the answer or a timeout."""
         state = secrets.token_urlsafe(16)
         while len(self._waiting) >= _MOST_WAITING:
             self._forget(next(iter(self._waiting)))
@@ -183,7 +183,7 @@ class ToolServer:
     def _resumed(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> ServedCall | None:
-        """Return the call that a client comes back to with an answer."""
+        """Return the waiting call that a request resumes with an answer, if there is one."""
         waiting = self._waiting.get(params.request_state or "")
         if waiting is None:
             return None
@@ -215,7 +215,7 @@ class ToolServer:
             call.hear(event)
 
     def _tell(self) -> None:
-        """Tell the clients that other tools are offered."""
+        """Notify the clients that the list of tools has changed."""
         self._spawn(self._bus.publish(ToolsListChanged()))
         for connection in self._sessions.connections:
             self._spawn(connection.send_tool_list_changed())
@@ -235,7 +235,7 @@ class ToolServer:
 
 
 class _ProtocolServer(Server[Any]):
-    """The SDK's server, saying in the older protocol too that it tells of other tools."""
+    """The SDK's server, which declares list-changed notifications in the older protocol too."""
 
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *more: Any, **named: Any

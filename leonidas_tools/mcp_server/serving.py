@@ -1,4 +1,4 @@
-"""Serving until cancelled: over the standard pipes of this process, or over HTTP."""
+"""Serve tools over standard input and output or HTTP, until cancelled."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ waiting connections, so that a request is read before its connection could be cl
 LONGEST_HEAD_BYTES = 16_384
 _HEAD_SECONDS = 10.0
 _STALL_SECONDS = 30.0
-"""The time limit for a client to take some of what was sent."""
+"""Seconds within which a client must read some of the sent data."""
 _MOST_WAITING = 512
 _MOST_WAITING_OF_ADDRESS = 256
 _MOST_OF_ADDRESS = 768
@@ -54,26 +54,26 @@ _MOST_FRAMES_AT_ONCE = 2000.0
 _SMALL_CHUNKS_PER_SECOND = 100.0
 _MOST_SMALL_CHUNKS_AT_ONCE = 500.0
 _SMALL_CHUNK_BYTES = 512
-"""A chunk of a body that is shorter is small: each takes as long to parse as a long one."""
+"""Length below which a chunk of a body is small: it takes as long to parse as a long one."""
 _PIECE_BYTES = 4096
-"""Of what is read at once: a frame may have six bytes, and their number is known once parsed."""
+"""Most bytes parsed at once: frames may have only six bytes, and are counted once parsed."""
 _ABORT_SECONDS = 2.0
 _REFUSED = 1008
 _BAD_HEAD: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket whose frames are bounded, also pings and pieces of messages.
+    """A WebSocket with a rate limit for frames, including pings and fragments.
 
-    The app sees none of these. One that the client does not read cannot stay open, and one that the
-    app refuses is not an error of the app.
+    The app does not see these frames. A client that does not read cannot keep the WebSocket open. A
+    WebSocket that the app refuses is not logged as an error of the app.
     """
 
     _abort_timer: asyncio.TimerHandle | None = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.conn.debug = False  # else the log at DEBUG has tokens, and all that is said
+        self.conn.debug = False  # otherwise, the DEBUG log would contain tokens and messages
         self._frames = TokenBucket(per_second=_FRAMES_PER_SECOND, at_once=_MOST_FRAMES_AT_ONCE)
 
     def data_received(self, data: bytes) -> None:
@@ -83,13 +83,13 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             if self.transport.is_closing():
                 return
         if not self.handshake_initiated:
-            # The head comes whole, and the parser takes shorter lines than that of HTTP. It would
-            # wait for nothing, and be no connection whose time and number are bounded.
+            # The head is complete, but the parser allows shorter lines than the HTTP parser. The
+            # connection would wait for nothing, without limits of its time and number.
             self.transport.write(_BAD_HEAD)
             self.transport.close()
 
     def handle_events(self) -> None:
-        """Process the parsed frames, unless there are too many."""
+        """Process the parsed frames; close the connection if there are too many."""
         if self._frames.spend(len(self.conn.events)):
             super().handle_events()
             return
@@ -106,7 +106,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._abort_soon()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """Close the connection soon, although there may be data that the client does not take."""
+        """Close the connection soon, even if the client does not read the remaining data."""
         super().on_task_complete(task)
         self._abort_soon()
 
@@ -120,7 +120,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         """Send a message of the app."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            self.handshake_complete = True  # uvicorn forgets it, and logs an error
+            self.handshake_complete = True  # uvicorn does not set it, and would log an error
 
     def _abort_soon(self) -> None:
         if self._abort_timer is None:
@@ -130,11 +130,11 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 class BoundedConnection(H11Protocol):
     """A connection with time limits for request heads and for a client that does not read.
 
-    A body may come in few small chunks only.
+    The rate of small chunks in a body is limited.
 
     A connection waits while it has no complete request. If too many wait, for one address or in
-    total, a new one closes the one that has waited longest, so that a new client can always
-    connect. One address has at most three quarters of all connections.
+    total, the connection that has waited longest is closed. So a new client can always connect. One
+    address has at most three quarters of all connections.
     """
 
     _address = ""
@@ -164,7 +164,7 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Process received data; in pieces, for the parser takes a head of any length at once."""
+        """Process received data in pieces: the parser accepts a head of any length at once."""
         for start in range(0, len(data), _PIECE_BYTES):
             super().data_received(data[start : start + _PIECE_BYTES])
             if self._is_upgraded or self.transport.is_closing():
@@ -172,7 +172,7 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def _next_event(self) -> Any:
-        """Return what was parsed next; too many small chunks end the connection."""
+        """Return the next parsed event; abort the connection after too many small chunks."""
         event = self._parsed()
         if isinstance(event, h11.Data) and _is_small(event) and not self._small_chunks.spend():
             self.transport.abort()
@@ -185,12 +185,12 @@ class BoundedConnection(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
-        """Let the app wait until the client takes what was sent."""
+        """Pause the app until the client reads the sent data."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """Let the app go on."""
+        """Resume the app."""
         super().resume_writing()
         self._watch()
 
@@ -202,7 +202,7 @@ class BoundedConnection(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether it has not yet sent a complete request."""
+        """Return whether the client has not yet sent a complete request."""
         return not self.transport.is_closing() and (self._is_idle or self.cycle.more_body)
 
     @property
@@ -213,11 +213,11 @@ class BoundedConnection(H11Protocol):
 
     @property
     def _is_for_client(self) -> bool:
-        """Return whether it is for the client to go on: to ask, or to take what was sent."""
+        """Return whether the client must act: send a request, or read the sent data."""
         return not self._is_upgraded and (self._is_idle or self.flow.write_paused)
 
     def _watch(self) -> None:
-        """Start the timer where it is for the client to go on, or stop it."""
+        """Start the timer if the client must act; otherwise, stop it."""
         if not self._is_for_client:
             self._unwatch()
         elif self._timer is None:
@@ -233,7 +233,7 @@ class BoundedConnection(H11Protocol):
     def _give_up(self, unsent_bytes: int) -> None:
         self._timer = None
         if 0 < self.transport.get_write_buffer_size() < unsent_bytes:
-            self._watch()  # a slow client is to get its answer
+            self._watch()  # a slow client still gets its response
         elif self._is_for_client:
             self.transport.abort()  # not `close`: a client that does not read would keep it open
 
@@ -254,7 +254,7 @@ class BoundedConnection(H11Protocol):
 
 
 def _is_small(data: h11.Data) -> bool:
-    """Return whether it is a small chunk, and not the part of one, or of a body without chunks."""
+    """Return whether data is a small chunk, and not part of a chunk or of an unchunked body."""
     return data.chunk_start and data.chunk_end and len(data.data) < _SMALL_CHUNK_BYTES
 
 
@@ -264,7 +264,7 @@ def _longest(waiting: list[BoundedConnection]) -> BoundedConnection:
 
 
 def _network_of(client: tuple[str, int] | None) -> str:
-    """Return the client's address; for IPv6 its /64 network, since one client has all of it."""
+    """Return the client's address, or its IPv6 /64 network, as one client has all of it."""
     try:
         address = ipaddress.ip_address("" if client is None else client[0].partition("%")[0])
     except ValueError:
@@ -282,8 +282,8 @@ async def serve_stdio(
 ) -> None:
     """Serve the client that has started this process, until it closes standard input.
 
-    Meanwhile what anything prints goes to standard error. A running call is cancelled at the end;
-    one that must not stop half done has a moment to finish.
+    Meanwhile, all printed output goes to standard error. Running calls are cancelled at the end; a
+    call that cannot be interrupted has 5 seconds to finish.
     """
     with contextlib.nullcontext(pipes) if pipes is not None else claimed_pipes() as used:
         async with ToolServer(tools, patterns) as server:
@@ -309,15 +309,15 @@ async def serve_http(  # noqa: PLR0913 - each is an option of the server
     """Serve MCP clients over streamable HTTP at `/mcp`, until cancelled.
 
     Raises:
-        ConfigurationError: It would be open beyond this machine without a token, or it cannot
-            listen there.
+        ConfigurationError: The server would accept other hosts without a token, or cannot listen
+            at the address.
     """
     beyond = not is_loopback(host)
     access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins), any_address=beyond)
     app = MCPApp(ToolServer(tools, patterns), access)
     with listening(host, port) as listener:
         routed = Starlette(routes=[Route(PATH, app)])
-        # It would name a scheme, of which nothing is known here.
+        # A redirect contains the scheme, which is unknown here.
         routed.router.redirect_slashes = False
         http = QuietServer(configured(routed))
         serving: asyncio.Task[None] | None = None
@@ -331,13 +331,13 @@ async def serve_http(  # noqa: PLR0913 - each is an option of the server
                 finally:
                     http.should_exit = True
                     await app.server.drain(_DRAIN_SECONDS)
-        finally:  # only now, since what streams has no other end
+        finally:  # only now, because streams end with the app
             if serving is not None:
                 await asyncio.wait({serving})
 
 
 def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvicorn.Config:
-    """Return how an app is served: bounded, and silent about what it is.
+    """Return the uvicorn configuration of an app, with limits and without a server header.
 
     Args:
         app: The app.
@@ -345,7 +345,7 @@ def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvi
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        # Cancelled at the end, when a client has not sent its whole request: that is not an error.
+        # Cancelled at shutdown if a client has not sent its whole request, which is not an error.
         with contextlib.suppress(asyncio.CancelledError):
             await app(scope, receive, send)
 
@@ -355,12 +355,12 @@ def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvi
         log_config=None,
         access_log=False,
         server_header=False,
-        # Who may speak here is told by Host, Origin and the token alone, which a proxy hands on;
-        # `X-Forwarded-…` is what anybody on this machine, a page in its browser too, may send.
+        # Access depends only on Host, Origin and the token, which a proxy forwards. Any program on
+        # this machine, even a web page in its browser, can send `X-Forwarded-…`.
         proxy_headers=False,
         ws="none" if longest_message_bytes is None else BoundedWebSocket,
         ws_max_size=longest_message_bytes or 0,
-        ws_per_message_deflate=False,  # a small message would become a large one
+        ws_per_message_deflate=False,  # a small message could expand to a large one
         http=BoundedConnection,
         backlog=MOST_ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=LONGEST_HEAD_BYTES,
@@ -368,22 +368,22 @@ def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvi
         timeout_graceful_shutdown=_CLOSE_SECONDS,
     )
     config.load()
-    config.loaded_app = answer  # without what logs headers at the lowest level
+    config.loaded_app = answer  # without the middleware that logs headers at TRACE
     return config
 
 
 @contextmanager
 def listening(host: str, port: int, *, shared: bool = False) -> Iterator[socket.socket]:
-    """Yield a socket that listens there.
+    """Yield a socket that listens at an address.
 
     Args:
         host: The address.
         port: The port; 0 for a free one.
-        shared: Whether other processes of this user may listen there as well; the kernel spreads
-            the connections over those that do.
+        shared: Whether other processes of this user may listen at the same port; the kernel
+            distributes the connections among them.
 
     Raises:
-        ConfigurationError: That is not possible.
+        ConfigurationError: The socket cannot listen there.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -396,14 +396,14 @@ def listening(host: str, port: int, *, shared: bool = False) -> Iterator[socket.
 
 @contextmanager
 def reserved(host: str, port: int) -> Iterator[int]:
-    """Yield the port, which meanwhile only `listening` with `shared` can use.
+    """Reserve a port, and yield its number; only `listening` with `shared` can use it meanwhile.
 
     Raises:
-        ConfigurationError: It cannot be had.
+        ConfigurationError: The port is not available.
     """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as holder:
         try:
-            # Bound as if alone, so that a second server is refused; only then shared.
+            # Bound without sharing, so that a second server fails; shared only afterwards.
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if holder.family == socket.AF_INET6:
                 holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -427,7 +427,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 class QuietServer(uvicorn.Server):
-    """Leaves signals to the program."""
+    """A uvicorn server that leaves signals to the program."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

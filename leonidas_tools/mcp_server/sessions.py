@@ -28,13 +28,12 @@ _KEY = "leonidas_tools.session"
 class Sessions:
     """The sessions of the connected clients.
 
-    A connection of the older protocol has one for as long as it lasts, and so has a pipe. The newer
-    protocol knows no sessions over HTTP: there, what comes from one address and one program, by
-    the name it gives, counts as one.
+    Each connection of the older protocol has one session, and so does a pipe. The newer protocol
+    has no sessions over HTTP. There, all requests from one address and one program, identified by
+    its name and version, share a session.
 
-    `tell` is called when a session has found tools that are to be listed from then on. `most`
-    programs over HTTP are remembered; of more, the one that was silent longest starts a new
-    session.
+    `tell` is called when a session has found tools, which are listed from then on. Of the programs
+    over HTTP, the `most` recent ones keep their session; any other one starts a new session.
     """
 
     def __init__(self, channel: Channel, tell: Callable[[], None], most: int) -> None:
@@ -43,10 +42,10 @@ class Sessions:
         self._most = most
         self._callers: OrderedDict[Hashable, ToolSession] = OrderedDict()
         self.connections: set[Connection] = set()
-        """The open connections of the older protocol, whose clients are told of changes."""
+        """The open connections of the older protocol, whose clients are notified of changes."""
 
     def of(self, context: Context) -> ToolSession:
-        """Return the session that a request belongs to."""
+        """Return the session of a request."""
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return self._of_caller(_caller(context))
         connection = connection_of(context)
@@ -78,8 +77,8 @@ class Sessions:
 
 
 def connection_of(context: Context) -> Connection:
-    """Return the connection of a request; in the newer protocol it lasts as long."""
-    connection: Connection = context.session._connection  # noqa: SLF001 - a handler has no other way to it
+    """Return the connection of a request, which in the newer protocol lasts only as long."""
+    connection: Connection = context.session._connection  # noqa: SLF001 - no public API returns it
     return connection
 
 

@@ -1,4 +1,4 @@
-"""The pipes of a server over stdio, kept free from the output of tools and their children."""
+"""The pipes of a server over stdio, kept free of the output of tools and their children."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FLUSH_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pipes:
-    """The ends of a message stream."""
+    """The file descriptors of a message stream."""
 
     input: int
     output: int
@@ -57,13 +57,13 @@ class Pipes:
 
 @contextmanager
 def claimed_pipes() -> Iterator[Pipes]:
-    """Take standard input and output for messages, and for nothing else.
+    """Reserve standard input and output for messages.
 
-    Inside, who reads standard input finds its end, and what is printed goes to standard error; that
-    holds for child processes as well.
+    Inside, other readers of standard input find its end, and printed output goes to standard error.
+    Both also apply to child processes.
     """
     sys.stdout.flush()
-    # Neither is passed on to children: a copy made by `os.dup` is closed when they start.
+    # Children inherit neither: a copy made by `os.dup` is closed when they start.
     pipes = Pipes(input=os.dup(0), output=os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
@@ -81,16 +81,16 @@ def claimed_pipes() -> Iterator[Pipes]:
 
 @asynccontextmanager
 async def streams(pipes: Pipes) -> AsyncIterator[tuple[MessageSource, MessageSink]]:
-    """Open the messages of two pipes.
+    """Open message streams over two pipes.
 
-    Both are used in threads of their own, which nothing waits for: a pipe may stay silent or full.
+    Each pipe has its own thread, which nothing waits for: a pipe may stay silent or full.
     """
     received, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, to_send = anyio.create_memory_object_stream[SessionMessage](0)
     requests = UnansweredRequests()
     reading = asyncio.create_task(_read(pipes.input, received, outbox.clone(), requests))
     writing = asyncio.create_task(_write(pipes.output, to_send, requests))
-    writing.add_done_callback(lambda _: reading.cancel())  # the answers are not read any more
+    writing.add_done_callback(lambda _: reading.cancel())  # the client no longer reads responses
     try:
         yield inbox, outbox
     finally:
@@ -124,7 +124,7 @@ async def _read(
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                # Its text stays out of the log: it may hold arguments.
+                # The text is not logged, because it may contain arguments.
                 logger.warning("A line of %d bytes is not a readable message", len(line))
                 if (refusal := _refusal(line)) is not None:
                     requests.begin(refusal.id)
@@ -137,15 +137,15 @@ async def _read(
 
 
 def _refusal(line: bytes) -> JSONRPCError | None:
-    """Return the answer to a request that cannot be read; `None` where no request is found.
+    """Return the error response to an unreadable request; `None` if no request is found.
 
-    The parser of messages refuses JSON that others send: numbers of thousands of digits, lone
-    surrogates, deep nesting. The sender of such a request waits for an answer too.
+    The message parser rejects JSON that other programs send: numbers with thousands of digits, lone
+    surrogates, deep nesting. The sender of such a request also waits for a response.
     """
     try:
         found = json.loads(line, parse_int=_id_or_none)
     except RecursionError:
-        found = {"id": None, "method": ""}  # a request, perhaps, whose id is too deep to find
+        found = {"id": None, "method": ""}  # perhaps a request; the parser cannot find its id
     except ValueError:
         return None
     if not isinstance(found, dict) or "method" not in found or "id" not in found:
@@ -164,7 +164,7 @@ def _id_or_none(digits: str) -> int | None:
 
 
 def _read_lines(pipe: int, deliver: Callable[[bytes | None], None]) -> None:
-    """Deliver lines until the end, which is `None`; one that is too long is left out."""
+    """Deliver lines, and `None` at the end; drop lines that are too long."""
     line, too_long = bytearray(), False
     with contextlib.suppress(RuntimeError):  # the loop is closed: no reader is left
         while chunk := _chunk(pipe):
@@ -225,10 +225,10 @@ async def _write(
 
 
 def _encoded(message: JSONRPCMessage) -> bytes:
-    """Return the message as a line of JSON; an error in its place if it has no JSON form."""
+    """Return the message as a line of JSON; replace a response without JSON form by an error."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-    except ValueError as error:  # also what pydantic raises: no message may end the server
+    except ValueError as error:  # also pydantic's errors: no message may stop the server
         logger.warning("A message cannot be written as JSON: %s", described(error))
     if not isinstance(message, JSONRPCResponse):
         return b""
@@ -247,5 +247,5 @@ def _written(pipe: int, text: bytes) -> OSError | None:
 
 
 def _in_thread(name: str, work: Callable[[], None]) -> None:
-    """Run something in a thread that a program which ends does not wait for."""
+    """Run a function in a daemon thread, which the interpreter does not wait for at exit."""
     threading.Thread(target=work, name=name, daemon=True).start()

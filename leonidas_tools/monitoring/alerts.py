@@ -40,7 +40,7 @@ class Alert:
         state: `firing` or `resolved`.
         metric: The metric.
         tool: The tool; `None` for all tools together.
-        value: The last value of the metric; `None` if it has none any more.
+        value: The last value of the metric; `None` if it no longer has one.
         above: The alert fires above this value.
         clear_below: The alert is resolved below this value.
         since: When it entered this state, in seconds since the epoch.
@@ -91,7 +91,7 @@ class Alerts:
         """Number of times that each alert fired, by name."""
 
     def __call__(self, event: ToolEvent) -> None:
-        """Evaluate the rules if that is due."""
+        """Evaluate the rules if an evaluation is due."""
         if event.result is None or not self._rules:
             return
         self._calls += 1
@@ -112,11 +112,11 @@ class Alerts:
         self.evaluate()
 
     def firing(self) -> list[Alert]:
-        """Return the alerts that fired at the last evaluation; safe in any thread."""
+        """Return the alerts that were firing at the last evaluation; safe in any thread."""
         return list(self._firing.copy().values())
 
     def firing_names(self) -> list[str]:
-        """Return the names of the alerts that fired at the last evaluation."""
+        """Return the names of the alerts that were firing at the last evaluation."""
         return list(self._firing)
 
     def evaluate(self, now: float | None = None) -> None:

@@ -157,7 +157,7 @@ def _text(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
 
 def _escaped(text: str) -> str:
     cut = shortened(text, _LONGEST_LABEL)
-    # XML has no control characters, not even escaped ones.
+    # XML allows no control characters, not even escaped ones.
     return escape("".join(letter if letter.isprintable() else "·" for letter in cut))
 
 

@@ -110,10 +110,11 @@ class HealthReport:
 class Health:
     """Assesses the metrics, the running calls, the alerts and the vital signs.
 
-    A tool, and the system as a whole, is degraded from a tenth of recent calls failing and
-    unhealthy from a half, given five calls. The system is also unhealthy where a call ended twice
-    or the event loop lags by a second; a tool that is unhealthy, an alert that fires, a broken
-    settings file, an abandoned thread, a call of five minutes or a lag of 0.1 s degrades it.
+    A tool, or the whole system, is degraded if a tenth of its recent calls failed and unhealthy if
+    half did, given five calls. The system is also unhealthy if a call started or ended twice, or
+    the event loop lags by a second. It is degraded by a tool that is not healthy, a firing alert,
+    a breaker that is not closed, an error of the settings file or the store, an abandoned thread,
+    a call of five minutes, or a lag of 0.1 s.
     """
 
     __slots__ = ("_alerts", "_ledger", "_metrics", "_vitals")

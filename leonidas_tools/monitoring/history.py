@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _RETRY = EventKind.RETRY
 _LONGEST_NAME = 128
-"""Longer names are truncated, since a model may make up any name."""
+"""Longer names are truncated, since a model may invent any name."""
 _MOST_RETRYING = 10_000
 """The number of calls with counted retries; only calls that never end could reach it."""
 
@@ -77,7 +77,7 @@ class History:
         since: float | None = None,
         limit: int | None = 100,
     ) -> list[EndedCall]:
-        """Return the matching calls, the newest first; raise for an unknown status."""
+        """Return the matching calls, the newest first, and raise for an unknown status."""
         wanted = None if status is None else known_status(status)
         found = (
             _record(row)

@@ -17,7 +17,7 @@ _log = visible_logger(__name__)
 _START = EventKind.START
 _CANCEL = EventKind.CANCEL
 _UNSTARTED_ENDS = (EventKind.ERROR, EventKind.CANCEL)
-"""The ends of a call without a number that never started: refused, or cancelled before."""
+"""Last events of a call without a number that never started: refused, or cancelled before."""
 
 _Key: TypeAlias = tuple[ReferenceType[ToolSession], int] | int
 """A weak reference to the session and the call's number; without a number, the call's `id()`."""
@@ -40,7 +40,7 @@ class Ledger:
 
     A call is identified by its session and number, or by its object if it has no number. A call
     that was refused, or cancelled before it began, ends without a start and counts too. The
-    numbers of the last `remembered` ended calls are kept, to notice a second end.
+    numbers of the last `remembered` ended calls are kept, to detect a second end.
     """
 
     __slots__ = ("_ended", "_open", "cancelled", "ended", "protocol_errors", "started")

@@ -1,7 +1,7 @@
 """Spans of OpenTelemetry for live sessions, their connections and approvals.
 
-A session is an `invoke_agent` span, under which its calls stand. Each connection is a span below
-it, and one that resumes another links to it. An approval is a span from the question to the answer.
+A session is an `invoke_agent` span, the parent of its calls and connections. Each connection
+links to the one before it. An approval is a span from the question to the answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_QUESTIONS = 1000
 
 
 class LiveTraces:
-    """Follow sessions and questions, and make their spans."""
+    """Creates the spans of sessions, connections and approvals."""
 
     def __init__(self) -> None:
         from opentelemetry import trace
@@ -33,7 +33,7 @@ class LiveTraces:
         self._questions: OrderedDict[str, Span] = OrderedDict()
 
     def on_live(self, kind: str, session: ToolSession, data: dict[str, Any]) -> None:
-        """Follow what happens to a live session."""
+        """Handle an event of a live session."""
         if kind == "session_started":
             attributes = {
                 "gen_ai.operation.name": "invoke_agent",
@@ -54,7 +54,7 @@ class LiveTraces:
             self._end(session)
 
     def on_event(self, event: ToolEvent) -> None:
-        """Follow the questions of calls."""
+        """Handle an approval request or its answer."""
         question = str(event.data.get("approval_id"))
         if event.kind is EventKind.APPROVAL_REQUEST:
             attributes = {

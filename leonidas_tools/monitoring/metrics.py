@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _log = visible_logger(__name__)
 
 UNKNOWN_TOOL = "(unknown)"
-"""Replaces every name of an unknown tool, since a model can make up any number of them."""
+"""Name for all unknown tools, since a model can invent any number of names."""
 OTHER_TOOLS = "(other)"
-"""Replaces the tools beyond the limit."""
+"""Name for the tools beyond the limit."""
 
 _RETRY, _FALLBACK = EventKind.RETRY, EventKind.FALLBACK
 _COMPLETE, _FAILED = EventKind.COMPLETE, EventKind.FAILED
@@ -128,7 +128,7 @@ class ToolMetrics:
         self.ends = dict.fromkeys((_COMPLETE, _ERROR, _FAILED, _CANCEL), 0)
         """Ended calls by the kind of their last event."""
         self.durations = DurationHistogram()
-        """The durations of calls that completed or failed; others say nothing about the tool."""
+        """The durations of calls that completed or failed; only these measure the tool."""
         self.recent: deque[_Sample] = deque(maxlen=_RECENT)
         self.retries = 0
         self.fallbacks = 0

@@ -36,7 +36,7 @@ _START = EventKind.START
 _COUNTED = frozenset({_START, EventKind.RETRY, EventKind.FALLBACK})
 """Kinds of events that are counted, besides those that end a call."""
 _MOST_WAITING = 16
-"""The number of events counted at once; few, since one call has to wait for them."""
+"""Most events counted at once; few, since one call waits until they are counted."""
 _LONGEST_WAIT_SECONDS = 0.1
 
 
@@ -85,20 +85,20 @@ class Monitor:
             breakers=self._vitals.breakers,
             on_first_reader=lambda: self._listeners.subscribe(self.events),
         )
-        """The events; see `EventStream.subscribe`."""
+        """The event stream; see `EventStream.subscribe`."""
         self._listeners = Listeners[ToolEvent]("events")
         self._alerts.subscribe(lambda alert: self.events.publish("alert", **alert.to_json()))
         self._latest_session: Callable[[], ToolSession | None] = lambda: None
         self._waiting: deque[ToolEvent] = deque()
         self._counting_loop: asyncio.AbstractEventLoop | None = None
-        """The loop that counts soon what waits."""
+        """The event loop that will soon count the queued events."""
         self._stop_tracing: Callable[[], None] | None = None
 
     def __call__(self, event: ToolEvent) -> None:
         """Pass the event to every subscriber, and queue it for counting.
 
-        Events are counted in batches, which takes a third of the time per call, and not while a
-        caller waits for the call; reading a metric counts them first.
+        Events are counted in batches, which takes a third of the time per call, and mostly while
+        no caller waits for the call; reading a metric counts the queued events first.
         """
         if event.result is not None or event.kind in _COUNTED:
             self._waiting.append(event)
@@ -123,7 +123,7 @@ class Monitor:
         """Return the metrics of one tool, or of all under `system` and `tools`, as plain JSON.
 
         Args:
-            tool: A tool's name; one that was never called has zeros.
+            tool: A tool's name; a tool that was never called has zeros.
         """
         self._count()
         figures = self._metrics.to_json(tool)
@@ -195,7 +195,7 @@ class Monitor:
         Args:
             history_size: The number of ended calls to keep.
             alerts: The rules of the alerts.
-            warn_per_minute: Calls of a session per minute above which the log has a warning.
+            warn_per_minute: Calls of a session per minute above which a warning is logged.
         """
         self._count()
         self._call_rate.most_per_minute = warn_per_minute
@@ -204,10 +204,10 @@ class Monitor:
         self.events.publish("settings_changed")
 
     def trace(self, *, wanted: bool) -> None:
-        """Make spans of sessions, connections and approvals, or make no more.
+        """Start or stop creating spans of sessions, connections and approvals.
 
         Args:
-            wanted: Whether OpenTelemetry is to have them.
+            wanted: Whether to create spans with OpenTelemetry.
         """
         if wanted and self._stop_tracing is None:
             from leonidas_tools.monitoring.live_traces import LiveTraces
@@ -225,7 +225,7 @@ class Monitor:
         """Pass every event to a sink.
 
         Args:
-            sink: Called with each event; it must return at once. What it raises is logged.
+            sink: Called with each event; it must return at once. Its exceptions are logged.
 
         Returns:
             A function that unsubscribes.
@@ -236,7 +236,7 @@ class Monitor:
         """Pass every alert that fires or resolves to a subscriber.
 
         Args:
-            subscriber: Called with each `Alert`; it must return at once. What it raises is logged.
+            subscriber: Called with each `Alert`; it must return at once. Its exceptions are logged.
 
         Returns:
             A function that unsubscribes.
@@ -247,7 +247,7 @@ class Monitor:
         """Return an exporter that serves the metrics to Prometheus."""
         from leonidas_tools.monitoring.prometheus import PrometheusExporter
 
-        # Read in another thread, which must not count events: at most a moment behind.
+        # The exporter reads in another thread, which must not count events: it may lag a moment.
         return PrometheusExporter(
             self._metrics.tools,
             lambda: self._ledger.in_flight,
@@ -257,10 +257,10 @@ class Monitor:
 
     @asynccontextmanager
     async def serving(self, port: int | None) -> AsyncIterator[None]:
-        """Serve the Prometheus page, if there is a port; in threads, since stopping takes a while.
+        """Serve the Prometheus page, if there is a port; start and stop it in threads.
 
         Raises:
-            OSError: The port is taken.
+            OSError: The port is in use.
         """
         if port is None:
             yield
@@ -304,6 +304,6 @@ class Monitor:
                     self._history(event)
                     self._alerts(event)
                     self._call_rate(event)
-            except Exception as error:  # noqa: BLE001 - what counts a call must not break it
+            except Exception as error:  # noqa: BLE001 - monitoring must not break a call
                 kind, name = event.kind.value, event.call.name
                 _log.warning("The event %s of %r was not counted: %s", kind, name, described(error))

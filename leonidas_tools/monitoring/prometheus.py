@@ -31,7 +31,7 @@ _REQUEST_SECONDS = 10.0
 class PrometheusExporter(Collector):
     """Serves the metrics of one monitor, in its own registry.
 
-    The bound on the number of tools with metrics bounds the size of the page.
+    The limit of tools with metrics also limits the size of the page.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class PrometheusExporter(Collector):
         it in a thread.
 
         Args:
-            port: The port; 0 for any that is free.
+            port: The port; 0 for a free one.
             host: The address to listen on; by default this machine only.
 
         Raises:
-            OSError: The port is taken.
+            OSError: The port is in use.
 
         Example:
             >>> from leonidas_tools.monitoring import Monitor
@@ -113,7 +113,7 @@ class PrometheusExporter(Collector):
 
 
 class _MetricsServer(ThreadingMixIn, WSGIServer):
-    """Serve each connection in a thread; connections are few and short."""
+    """Serves each connection in a thread; connections are few and short."""
 
     daemon_threads = True
     request_queue_size = _MOST_CONNECTIONS

@@ -1,1 +1,1 @@
-"""The genai-processors side: parts in, parts out; one file a stage."""
+"""The stages for genai-processors: parts in, parts out; one file for each stage."""

@@ -1,6 +1,6 @@
-"""`AdvancedToolProcessor`: a runtime on streams.
+"""`AdvancedToolProcessor`: a tool runtime for streams.
 
-It does in one stage what registry → configuration → categories → monitoring do.
+It combines the stages registry → configuration → categories → monitoring in one stage.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ if TYPE_CHECKING:
 class AdvancedToolProcessor(Stage):
     """Turns function-call parts into function-response parts; all other parts pass at once.
 
-    One instance serves many streams at a time. `async with` holds what they share: the watcher
-    of the file, MCP servers, threads; without it each stream holds them while it runs.
+    One instance serves many streams at a time. `async with` keeps their shared resources open: the
+    watcher of the file, MCP servers, threads. Without it, each stream opens them while it runs.
 
     Args:
         tools: Tools and functions.
-        config: A YAML file, which is watched; a mapping, or settings. `None` stands for defaults.
-        registry: Tools that are registered already.
-        builtin_tools: Whether the agent's own tools (think, set_speech_rate, …) are there too.
-        categories: Processors of user-defined categories, asked before ours; the tools they bring
-            are registered.
-        policies: Policies of the user, put around every call outside all others.
-        approval: Asks a person where the rules say so; by default the model asks, by voice.
-        asks: Answers what MCP servers ask of a model.
-        json_requests: Whether parts in JSON may ask for what changes nothing.
+        config: A YAML file, which is watched; a mapping, or settings. `None` means the defaults.
+        registry: The registry of the tools; by default a new one.
+        builtin_tools: Whether to add the agent's own tools (think, set_speech_rate, …).
+        categories: Processors of user-defined categories, matched before the built-in ones; their
+            tools are registered.
+        policies: The user's policies, which wrap every call outside all other policies.
+        approval: Asks a person if the rules require it; by default the model asks, by voice.
+        asks: Answers the requests that MCP servers make to a model.
+        json_requests: Whether parts in JSON may make read-only requests.
 
     Raises:
-        ConfigurationError: The settings are wrong.
-        RegistryError: A tool is.
+        ConfigurationError: The settings are invalid.
+        RegistryError: A tool is invalid.
         TypeError: An argument is of a wrong type.
 
     Example:
@@ -74,7 +74,7 @@ class AdvancedToolProcessor(Stage):
     """
 
     @known_arguments_only
-    def __init__(  # noqa: PLR0913 - each is left out as a rule
+    def __init__(  # noqa: PLR0913 - all are optional
         self,
         tools: Iterable[AnyTool | Callable[..., Any]] = (),
         config: str | Path | Mapping[str, Any] | Settings | WatchedSettings | None = None,
@@ -87,7 +87,7 @@ class AdvancedToolProcessor(Stage):
         asks: ClientFeatures | None = None,
         json_requests: bool = False,
     ) -> None:
-        # The stages and the runtime are loaded by the first processor, not by the import.
+        # Imported with the first processor, not with this module.
         from leonidas_tools.runtime.runtime import ToolRuntime
 
         self._categories = _own_categories(categories)
@@ -101,7 +101,7 @@ class AdvancedToolProcessor(Stage):
             approval=approval,
             asks=asks,
         )
-        """The runtime that runs the calls; it has everything but streams."""
+        """The runtime that runs the calls; it needs no streams."""
         self.registry = self.runtime.registry
         self.settings = self.runtime.settings
         self.session = self.runtime.session
@@ -115,7 +115,7 @@ class AdvancedToolProcessor(Stage):
         is_own = type(self).call is AdvancedToolProcessor.call
         if not is_own or current_trace is not None or context_lib.task_group() is None:
             return super()._call_impl(content, current_trace)
-        # Upstream's two generators around `call` would only look whether it yields parts.
+        # Upstream's two generators around `call` would only check that it yields parts.
         parts = processor._normalize_part_stream(content, producer=self)  # noqa: SLF001 - as upstream
         return self._calls.call(processor.ProcessorStream(parts, trace=None))  # type: ignore[return-value]
 
@@ -172,7 +172,7 @@ class AdvancedToolProcessor(Stage):
         """Return the tools for a Live setup: all that can be called in a session, by legal name.
 
         Args:
-            session: The session; by default that of the calls that name no other.
+            session: The session; by default that of calls without a session.
         """
         return self._gemini.write(self.runtime.declared(session))
 
@@ -205,10 +205,10 @@ class AdvancedToolProcessor(Stage):
         return self.runtime.store
 
     def in_session(self, session: ToolSession) -> processor.Processor:
-        """Return these tools for one conversation, whose state the caller can see.
+        """Return a processor that runs these tools in one conversation.
 
         Args:
-            session: Holds the `AgentState` and the `SpeechState`.
+            session: The conversation, with its `AgentState` and `SpeechState`.
         """
         return InSession(self, session)
 
@@ -221,19 +221,19 @@ class AdvancedToolProcessor(Stage):
     ) -> AbstractAsyncContextManager[ToolSession]:
         """Answer the calls of a plain google-genai session while your own loop receives.
 
-        Inside `async with tools.attach(session)`, each message that `session.receive()` gives you
-        is shown to the tools first, and answers are sent as they are ready. Declare the tools
-        yourself, with `declarations()`, and send no tool responses.
+        Inside `async with tools.attach(session)`, the tools see each message of `session.receive()`
+        first, and function responses are sent as they become ready. Declare the tools yourself,
+        with `declarations()`, and send no tool responses.
 
         Args:
-            session: An open session, as `client.aio.live.connect` gives it.
-            model: The name it was opened with. Without it only what works with every model is
-                sent: no interim answers, no scheduling, no changed tools.
-            conversation: Continues an earlier conversation, such as that of a lost connection.
+            session: An open session of `client.aio.live.connect`.
+            model: The name of the session's model. Without a name, only features of every model are
+                used: no interim responses, no scheduling, no changed tools.
+            conversation: An earlier conversation to continue, such as that of a lost connection.
 
         Returns:
-            A context manager that gives the conversation and ends with the block. Calls that still
-            run then are stopped or finish by themselves, as after any conversation.
+            A context manager for the conversation. Calls that still run at the end of the block
+            are stopped or finish by themselves, as after any conversation.
 
         Raises:
             ValueError: Tools are attached to this session already.
@@ -254,7 +254,7 @@ class AdvancedToolProcessor(Stage):
         await self.runtime.__aexit__(*error)
 
     def _made_stream(self, *, json_requests: bool) -> CallStream:
-        # One stage that does what four do: each generator that a part passes costs time.
+        # One stage instead of four: each generator that a part passes costs time.
         from leonidas_tools.processors.call_stream import CallStream, Front
         from leonidas_tools.processors.category import (
             ActionToolProcessor,

@@ -1,4 +1,4 @@
-"""The parts that carry answers: function responses, late results and interim answers."""
+"""Parts with the results of calls: function responses, late results and interim responses."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.executor import Executor
 
 SCHEDULING = "scheduling"
-"""Metadata key of the `Scheduling` of an answer's tool, where anybody has said one."""
+"""Metadata key of the `Scheduling` of the tool that was called, if one is set."""
 LATE_RESULT = "late_result"
 """Metadata key that marks the result of a call that was answered `pending_approval`."""
 OUTCOME = "outcome"
-"""Metadata key that marks the newest outcome of a call, told if the model makes it again."""
+"""Metadata key that marks the newest result of a call, sent if the model repeats the call."""
 
 
 def settled_parts(
     executor: Executor, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...]
 ) -> tuple[ProcessorPart, ...]:
-    """End a call that does not begin, and return its events and its answer as parts."""
+    """Finish a call that does not run, and return its events and its response as parts."""
     events: list[ProcessorPart] = []
     remember(call, result)
     result = executor.settle(call, result, (*sinks, lambda event: events.append(EventPart(event))))
@@ -39,10 +39,9 @@ def settled_parts(
 
 
 def response_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
-    """Return the answer to a call: a function response with its id and the name that was called.
+    """Return the function response of a call, with its id and the name that was called.
 
-    Its scheduling goes with it, whether or not the model will wait for the
-    answer: that depends on the model.
+    It has the tool's scheduling, whether or not the model waits for the response.
     """
     fields: dict[str, Any] = {"response": result.to_response()}
     if result.media:
@@ -54,15 +53,15 @@ def response_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
 
 
 def _plan(call: ToolCall) -> Scheduling | None:
-    """Return when the model is to hear of a call, where anybody has said it."""
+    """Return the scheduling of a call's tool, if one is set."""
     return scheduling_of(call.tool, call.settings) if call.tool is not None else None
 
 
 def late_result_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
-    """Return what has become of a call that was answered `pending_approval`.
+    """Return the late result of a call that was answered `pending_approval`.
 
-    It is no answer, for the call has had its one; it is marked by `late_result` in the metadata. A
-    question without an answer in time is not announced.
+    The call already has its response, so `late_result` in the metadata marks this part. The model
+    does not announce an expired approval, because that result is scheduled SILENT.
     """
     part = response_part(call, result)
     part.metadata[LATE_RESULT] = True
@@ -72,7 +71,7 @@ def late_result_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
 
 
 def outcome_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
-    """Return the newest outcome of a call, which is told only if the model makes the call again."""
+    """Return the newest result of a call, which is sent only if the model repeats the call."""
     part = response_part(call, result)
     assert part.part.function_response is not None
     part.part.function_response.scheduling = types.FunctionResponseScheduling.SILENT
@@ -81,7 +80,7 @@ def outcome_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
 
 
 def late_result_text(part: ProcessorPart) -> ProcessorPart:
-    """Return the same as text, for a model that takes no results of calls that were answered."""
+    """Return a late result as text, for a model that accepts no late results."""
     response = part.part.function_response
     assert response is not None
     told = json.dumps({"name": response.name, **(response.response or {})}, ensure_ascii=False)
@@ -90,11 +89,11 @@ def late_result_text(part: ProcessorPart) -> ProcessorPart:
 
 
 def progress_part(event: ToolEvent) -> ProcessorPart | None:
-    """Return the interim answer of a progress event, where the tool's progress is scheduled.
+    """Return the interim response of a progress event, if the tool's progress is scheduled.
 
-    Its body is `{"status": "running", "message": …, "fraction": …, "result": …}`: `result` holds
-    what else the tool has said of its progress, or the value that a generator has yielded. With
-    `dropped`, so many before it were dropped, since they came faster than they were read.
+    Its body is `{"status": "running", "message": …, "fraction": …, "result": …}`: `result` has the
+    other data of the progress, or the value that a generator has yielded. `dropped` is the number
+    of events dropped before it, because events came faster than they were read.
     """
     call = event.call
     if event.kind is not EventKind.PROGRESS:
@@ -110,7 +109,7 @@ def progress_part(event: ToolEvent) -> ProcessorPart | None:
 
 
 def with_dropped(part: ProcessorPart, count: int) -> ProcessorPart:
-    """Return an interim answer that says that so many before it were dropped."""
+    """Return an interim response with the number of responses dropped before it."""
     answer = part.part.function_response
     assert answer is not None
     response = {**(answer.response or {}), "dropped": count}

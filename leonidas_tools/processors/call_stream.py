@@ -1,4 +1,4 @@
-"""A task per call beside the stream: nothing waits for a tool, every answer comes when ready."""
+"""Run each call in a task beside the stream, and yield its response when it is ready."""
 
 from __future__ import annotations
 
@@ -40,33 +40,33 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.runtime import ToolRuntime
 
 _SLICE = 32
-"""Parts handled before the event loop gets a turn: a burst must not cost an audio frame."""
+"""Parts handled before other tasks run: a burst must not delay an audio frame."""
 _MOST_UNDOABLE = 64
-"""Ended calls that are kept, to be undone if their answer is dropped."""
+"""Maximum finished calls to keep, so that a late cancellation can undo them."""
 _PROGRESS = EventKind.PROGRESS
 
 
 _Made: TypeAlias = "ToolEvent | tuple[ToolCall, ToolResult] | BaseException"
 _Recognised: TypeAlias = "tuple[ToolCall, Executor, ToolResult | None]"
-"""A call, what runs it, and its result if it is known and the call does not run."""
+"""A call, its executor, and its result if it is known and the call does not run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Front:
-    """Recognise calls and answer requests for a `CallStream` that has no stages before it."""
+    """Recognises calls and answers requests for a `CallStream` without stages before it."""
 
     runtime: ToolRuntime
     answers: Mapping[str, Answer]
-    json_requests: bool  # parts in JSON may ask for what changes nothing
-    asks_categories: bool  # some categories are not ours, and see the calls that they claim
+    json_requests: bool  # parts in JSON may make read-only requests
+    asks_categories: bool  # user-defined categories see the calls that they claim
 
 
 class CallStream(Stage):
     """Runs the calls that its categories claim; every other part passes at once, in order.
 
     Args:
-        categories: Who claims calls, the first that matches.
-        front: Does the work of the stages before it; `None` where it has some.
+        categories: The categories; the first that matches a call claims it.
+        front: Does the work of earlier stages; `None` if there are earlier stages.
     """
 
     def __init__(self, categories: Sequence[CategoryProcessor], front: Front | None = None) -> None:
@@ -74,7 +74,7 @@ class CallStream(Stage):
         self.front = front
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Yield the parts, and the answers of calls when they are ready."""
+        """Yield the parts, and the responses of calls when they are ready."""
         async with AsyncExitStack() as resources:
             if self.front is not None:
                 await resources.enter_async_context(self.front.runtime)
@@ -112,7 +112,7 @@ async def _answered(part: ProcessorPart, front: Front) -> ProcessorPart:
 
 
 def _part(made: _Made) -> ProcessorPart:
-    """Return the part that an event or an answer becomes; here, where it is sliced."""
+    """Return the part of an event or a result, or raise an error."""
     if isinstance(made, ToolEvent):
         return EventPart(made)
     if isinstance(made, tuple):
@@ -121,7 +121,7 @@ def _part(made: _Made) -> ProcessorPart:
 
 
 def _with_dropped(item: ProcessorPart | _Made | None, dropped: int) -> ProcessorPart | _Made | None:
-    """Return the progress that comes after some that was dropped, and says how much."""
+    """Return a progress event with the number of events dropped before it."""
     if isinstance(item, EventPart):
         return item.with_dropped(dropped)
     assert isinstance(item, ToolEvent)
@@ -153,7 +153,7 @@ class _Calls:
         self._intake = Intake(registry, stream.session(), executor=self._executor)
 
     async def read(self, content: processor.ProcessorStream) -> None:
-        """Take the input apart: calls begin, cancellations stop them, all else passes."""
+        """Read the input: start calls, stop cancelled ones, and pass all other parts."""
         try:
             count = 0
             async for part in content:
@@ -200,7 +200,7 @@ class _Calls:
             invocation.cancel()
 
     def _begin(self, part: ProcessorPart, call: ToolCall | None) -> Executor | None:
-        """Begin the call of a part; return its executor if this stream does not hold it."""
+        """Start the call of a part, and return its executor if this stream has not entered it."""
         if self._front is not None and call is None:
             recognised = self._recognise(part, self._front)
         elif self._front is not None and call is not None and call.tool is not None:
@@ -245,7 +245,7 @@ class _Calls:
     def _pin(
         self, part: ProcessorPart, call: ToolCall, tool: AnyTool, front: Front
     ) -> _Recognised | None:
-        """Return the call that a stage before has attached, as `_recognise` does."""
+        """Return the call that an earlier stage has attached, as `_recognise` does."""
         executor = executor_of(part) or front.runtime.executor
         call, result = pinned(call, tool, executor, front.runtime.settings.current)
         return self._claimed(CallPart(part, call, executor), call, executor, result)
@@ -253,7 +253,7 @@ class _Calls:
     def _claimed(
         self, part: CallPart, call: ToolCall, executor: Executor, result: ToolResult | None
     ) -> _Recognised | None:
-        """Return what the category of a call makes of it; `None` if it was claimed elsewhere."""
+        """Return a call as its category recognises it, or `None` if it was claimed elsewhere."""
         category = self._claimant(part, call) if result is None else None
         if category is not None:
             return category.recognise(part, self._intake)
@@ -270,8 +270,8 @@ class _Calls:
         return self._claimants[key]
 
     def _cancel(self, call_id: str) -> None:
-        """Stop a call whose answer is not wanted; `_end` drops it."""
-        call_id = name_called(call_id)  # as the calls have it
+        """Stop a cancelled call, whose response `_end` drops."""
+        call_id = name_called(call_id)  # as in the calls
         invocation = self._under_way.get(call_id) or self._undoable.pop(call_id, None)
         if invocation is not None:
             invocation.cancel()
@@ -298,11 +298,11 @@ class _Calls:
 
 
 def _release_frames(error: BaseException) -> None:
-    """Drop the tracebacks of an error, which keep all that the tool had in its variables.
+    """Drop the tracebacks of an error, which keep the tool's local variables alive.
 
-    A conversation keeps its last results.
+    A conversation keeps its last results, with their errors.
     """
-    attribute_of = BaseException.__getattribute__  # that of a tool's own class may fail
+    attribute_of = BaseException.__getattribute__  # an override in a tool's own class may fail
     waiting: list[BaseException] = [error]
     seen: set[int] = set()
     while waiting:

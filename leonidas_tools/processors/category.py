@@ -1,9 +1,9 @@
 """Third stage: run the calls of some categories, each as a task beside the stream.
 
-genai-processors runs a chain of `PartProcessor`s in input order, so that a slow tool would hold
-back the audio behind it (`genai_processors/map_processor.py`). A category is a `PartProcessor`,
-easy to use alone and with `//`; made a `Processor`, which `+` does, it becomes a `CallStream`,
-where nothing waits for a tool.
+genai-processors runs a chain of `PartProcessor`s in input order, so that a slow tool would delay
+the audio behind it (`genai_processors/map_processor.py`). A category is a `PartProcessor`, which
+also works alone and with `//`. `+` converts it to a `Processor`: a `CallStream`, in which no part
+waits for a tool.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 _PASSTHROUGHS = (processor.PASSTHROUGH_FALLBACK, processor.PASSTHROUGH_ALWAYS)
 
 
-class _RunsCalls(processor._ParallelPartProcessor):  # noqa: SLF001 - its name is how `//` asks
+class _RunsCalls(processor._ParallelPartProcessor):  # noqa: SLF001 - `//` checks for this class
     """A part processor that runs calls, alone or in a group.
 
-    Upstream's `//` gives every part to all that match it. With an operand of its own class on the
-    right it asks for the processors in it, which is where `other // category` is refused: there the
-    call would pass beside the category that runs it, and be answered twice.
+    Upstream's `//` passes every part to all processors that match it. So in `other // category` a
+    call would bypass the category that runs it, and get two responses. It is refused: upstream
+    reads `_processor_list` of a `_ParallelPartProcessor` on the right, which raises here.
     """
 
     @property
@@ -72,16 +72,16 @@ class _RunsCalls(processor._ParallelPartProcessor):  # noqa: SLF001 - its name i
 
 
 class CategoryProcessor(_RunsCalls):
-    """Runs the calls of its categories; a new category is a subclass that names its own.
+    """Runs the calls of its categories; subclass it for a new category.
 
-    A subclass names one `category`, or several `categories`: known ones or words of its own. It may
-    hold what its tools need by `__aenter__` and `__aexit__`, while a stream runs.
+    A subclass sets one `category`, or several `categories`: built-in ones or names of its own. It
+    may open resources for its tools in `__aenter__`, and close them in `__aexit__`, per stream.
 
-    Behind a registry stage it runs the calls that stage has recognised. With tools of its own it
-    also works alone, with default settings.
+    After a registry stage, it runs the calls that the stage has recognised. With tools of its own
+    it also works alone, with default settings.
 
     Args:
-        tools: Tools and functions it brings; those of another category become of its own.
+        tools: Tools and functions to run; a tool of another category is reassigned to this one.
 
     Example:
         >>> class BillingProcessor(CategoryProcessor):
@@ -95,7 +95,7 @@ class CategoryProcessor(_RunsCalls):
     category: ClassVar[ToolCategory | str | None] = None
     categories: ClassVar[Collection[ToolCategory | str]] = frozenset()
     serves_others: ClassVar[bool] = False
-    """True if it also runs the tools of categories that no other processor beside it serves."""
+    """True if it also runs tools of user-defined categories that no other processor serves."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -112,12 +112,12 @@ class CategoryProcessor(_RunsCalls):
 
     @functools.cached_property
     def executor(self) -> Executor:
-        """Run its own tools, where no registry stage has recognised the call."""
+        """Return the executor of its own tools, for calls that no registry stage has recognised."""
         return Executor(self.registry)
 
     @property
     def tools(self) -> list[AnyTool]:
-        """Return the tools it brings, ready to register."""
+        """Return its own tools, ready to register."""
         return list(self.registry)
 
     def claims(self, tool: AnyTool, settings: ToolConfiguration | None = None) -> bool:
@@ -125,7 +125,7 @@ class CategoryProcessor(_RunsCalls):
 
         Args:
             tool: The tool.
-            settings: What the settings say of it, which may put it into another category.
+            settings: The settings of the tool, which may set another category.
         """
         return self._serves(category_of(tool, settings))
 
@@ -140,10 +140,10 @@ class CategoryProcessor(_RunsCalls):
     def recognise(
         self, part: ProcessorPart, intake: Intake
     ) -> tuple[ToolCall, Executor, ToolResult | None] | None:
-        """Return the call of a part that matches, what runs it, and its result if it is known.
+        """Return the call of a matching part, its executor, and its result if it is known.
 
         Returns:
-            `None` for a call that this stream has seen, or that another stage has claimed.
+            `None` for a call that this stream has already taken, or that another stage has claimed.
         """
         call = attached(part)
         if call is not None:
@@ -160,7 +160,7 @@ class CategoryProcessor(_RunsCalls):
         """Close the resources."""
 
     async def call(self, part: ProcessorPart) -> AsyncIterable[ProcessorPart]:
-        """Run one call and yield its answer."""
+        """Run one call and yield its response."""
         recognised = self.recognise(part, Intake(self.registry, stream.session()))
         if recognised is not None:
             call, executor, result = recognised
@@ -188,11 +188,11 @@ class CategoryProcessor(_RunsCalls):
 
 
 class CategoryGroup(_RunsCalls):
-    """Categories side by side, and what else stands beside them: what `//` makes.
+    """Categories and other part processors in parallel, as created by `//`.
 
-    A call goes to the first category that claims it, and to nothing else: a processor that passes
-    every part would pass the call on as well, and a later stage would answer it again. All other
-    parts go to the processors of upstream that match them, and pass where none does.
+    A call goes only to the first category that claims it: another processor could pass it on, and a
+    later stage would answer it again. Every other part goes to all other processors that match it,
+    and passes unchanged if none does.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class CategoryGroup(_RunsCalls):
         return self.category_of(part) is not None or self.is_for_others(part)
 
     async def call(self, part: ProcessorPart) -> AsyncIterable[ProcessorPart]:
-        """Run one call and yield its answer, or what the other processors make of the part."""
+        """Run one call and yield its response, or yield the output of the other processors."""
         category = self.category_of(part)
         if category is not None:
             async for output in category.call(part):
@@ -229,12 +229,12 @@ class CategoryGroup(_RunsCalls):
         return next((category for category in self.categories if category.match(part)), None)
 
     def is_for_others(self, part: ProcessorPart) -> bool:
-        """Return whether the other processors get the part; all calls receive cancellations."""
+        """Return whether the part is no cancellation and another processor matches it."""
         return cancelled_id(part) is None and any(other.match(part) for other in self.others)
 
 
 class _Beside(processor.PartProcessor):
-    """The other processors of a group, which get all parts but its calls and cancellations."""
+    """The other processors of a group, which receive all parts but calls and cancellations."""
 
     def __init__(self, group: CategoryGroup) -> None:
         self._group = group
@@ -247,7 +247,7 @@ class _Beside(processor.PartProcessor):
 
 
 def _parts_of(thing: Any) -> tuple[list[CategoryProcessor], list[processor.PartProcessor]]:
-    """Return the categories and the other processors that one side of `//` brings."""
+    """Return the categories and the other processors of one operand of `//`."""
     if isinstance(thing, CategoryProcessor):
         return [thing], []
     if isinstance(thing, CategoryGroup):
@@ -301,7 +301,7 @@ class PythonFunctionProcessor(CategoryProcessor):
     """Runs Python functions: async, sync (in threads; CPU-bound ones in processes), generators.
 
     Args:
-        tools: Functions and tools it brings.
+        tools: Functions and tools of its own.
 
     Example:
         >>> def add(a: int, b: int) -> int:
@@ -316,10 +316,10 @@ class PythonFunctionProcessor(CategoryProcessor):
 class GenericToolProcessor(CategoryProcessor):
     """Runs tools of the categories system, data, integration, query, storage, external and custom.
 
-    It also runs tools of user-defined categories that have no processor beside it.
+    It also runs tools of user-defined categories that no other processor serves.
 
     Args:
-        tools: Tools it brings.
+        tools: Tools of its own.
     """
 
     categories: ClassVar[frozenset[ToolCategory]] = frozenset(

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class ConfigurationProcessor(Stage):
-    """Pins the settings in force to each call, so that an edit never reaches a running one.
+    """Pins the current settings to each call, so that an edit never affects a running call.
 
-    A tool that is switched off is answered for at once. The file is watched while a stream runs.
+    A call of a disabled tool is answered at once. The file is watched while a stream runs.
 
     Args:
         source: A YAML file, a mapping, settings, or settings that are watched already.
@@ -60,7 +60,7 @@ class ConfigurationProcessor(Stage):
                     if isinstance(part, CallPart):
                         part.pin(call)
                         yield part
-                    else:  # a stage of the user has copied it
+                    else:  # a user's stage has copied the part
                         yield CallPart(part, call, executor)
                     continue
                 for output in settled_parts(executor, call, result, sinks):

@@ -1,4 +1,4 @@
-"""The tools of a runtime as Gemini declares them."""
+"""Convert the declarations of a runtime's tools to Gemini's function declarations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARKS = frozenset({"writeOnly", "x-secret", "format"})
 
 
 class GeminiDeclarations:
-    """Write declarations in Gemini's form; a tool that is declared as before is only copied."""
+    """Converts declarations to Gemini's form, and caches the result for each tool."""
 
     def __init__(self) -> None:
         self._written: WeakKeyDictionary[AnyTool, tuple[object, types.FunctionDeclaration]] = (
@@ -29,7 +29,7 @@ class GeminiDeclarations:
         )
 
     def write(self, declarations: Iterable[Declaration]) -> list[types.Tool]:
-        """Return one `types.Tool` with all functions, or none; it is the caller's own."""
+        """Return one new `types.Tool` with all functions, or an empty list."""
         functions = [self._function(each).model_copy() for each in declarations]
         return [types.Tool(function_declarations=functions)] if functions else []
 
@@ -53,11 +53,11 @@ def _function(declared: Declaration) -> types.FunctionDeclaration:
 
 
 def for_gemini(schema: Any) -> Any:
-    """Return a schema as Gemini knows it: each `const` an `enum` of one, and secrets not marked.
+    """Return a schema in Gemini's form: each `const` as an `enum` of one, and no marks of secrets.
 
-    Sources: the keywords listed at https://ai.google.dev/gemini-api/docs/structured-output; of a
-    keyword it does not know, and of a `format` of texts that it does not, the server has said
-    `INVALID_ARGUMENT` to the whole request.
+    Sources: the keywords listed at https://ai.google.dev/gemini-api/docs/structured-output. The
+    server has rejected a whole request as `INVALID_ARGUMENT` because of an unknown keyword, or an
+    unknown `format` of a string.
 
     Example:
         >>> for_gemini({"properties": {"kind": {"const": "cat"}, "pin": {"writeOnly": True}}})
@@ -76,7 +76,7 @@ def for_gemini(schema: Any) -> Any:
 
 
 def _inside(key: str, value: Any) -> Any:
-    """Convert what stands under a keyword: values are no schemas, properties may be `const`."""
+    """Convert the value of a keyword; keep data, and keep property names such as `const`."""
     if key in ("enum", "default", "examples"):
         return value
     if key in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):

@@ -49,7 +49,7 @@ class _OnceCall:
 
 
 class OnceCalls:
-    """Remember the calls of a session whose side effect may happen only once, over all streams.
+    """Remembers the calls of a session whose side effect may happen only once, over all streams.
 
     A digest of id, name and arguments identifies a call. The id is not enough: a server may number
     its calls from 1 on each connection. Only calls with a side effect are remembered, so that reads
@@ -74,13 +74,13 @@ class OnceCalls:
             del self._under_way[next(iter(self._under_way))]
 
     def end(self, number: int, result: ToolResult) -> None:
-        """Remember the result of a call; only the newest results are kept."""
+        """Remember the result of a call, and keep only the newest results."""
         ended = self._under_way.pop(number, None)
         if ended is not None:
             self._keep(ended, result)
 
     def end_again(self, call: ToolCall, result: ToolResult) -> None:
-        """Replace the result of a call that a person has approved or tried again meanwhile."""
+        """Replace the result of a call that a person has approved or retried since."""
         key = None if call.id is None else _key_of(call.id, call.name, call.arguments)
         ended = None if key is None else self._calls.get(key)
         if ended is not None:
@@ -98,7 +98,7 @@ class OnceCalls:
 class Intake:
     """Creates the calls of one stream, in which an id identifies a call.
 
-    The executor, if there is one, knows the settings of a tool and answers calls of unknown tools.
+    The optional executor has the settings of the tools, and answers calls of unknown tools.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class Intake:
     def take(self, part: ProcessorPart) -> tuple[ToolCall, ToolResult | None] | None:
         """Return the call of a part, with its result if it is known and the call does not run.
 
-        It is known of a call that an earlier stream or connection has made, and of one of an
-        unknown tool.
+        The result is known if an earlier stream or connection has made the call, or if the tool is
+        unknown.
 
         Return `None` for a call that this stream has already taken, or that was cancelled before.
         """
@@ -160,7 +160,7 @@ class Intake:
         return (call, known) if tool is not None else self._meant(call)
 
     def _meant(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
-        """Return the call of the tool that an unknown name can only mean, or its answer."""
+        """Return a call of the only tool that an unknown name can mean, or else the failure."""
         if self._executor is None:
             return call, None
         similar = self._executor.similar(call)
@@ -215,7 +215,7 @@ def remember(call: ToolCall, result: ToolResult) -> None:
 def pinned(
     call: ToolCall, tool: AnyTool, executor: Executor, current: Settings
 ) -> tuple[ToolCall, ToolResult | None]:
-    """Return a call under the current settings, and its result if its tool is switched off."""
+    """Return a call with the current settings, and its result if its tool is disabled."""
     executor.apply(current)
     settings = current.for_tool(call.name, tool.origin)
     under = call if call.settings is settings else call.under(settings)
@@ -223,7 +223,7 @@ def pinned(
 
 
 def _whole_id(given: str | None, identifier: str | None) -> str | None:
-    """Return the id that the answer must carry, where it is longer than that of the call."""
+    """Return the full id for the response, if it is longer than the id of the call."""
     return utf8_text(given) if given and len(given) > len(identifier or "") else None
 
 

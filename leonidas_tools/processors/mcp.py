@@ -24,14 +24,14 @@ logger = visible_logger(__name__)
 class MCPToolProcessor(CategoryProcessor):
     """Runs the tools of MCP servers, connected while a stream runs or inside `async with`.
 
-    Behind a registry stage give it that stage's registry, where the servers' tools come and go.
+    After a registry stage, pass its registry: the servers' tools are added and removed there.
 
     Args:
-        servers: Settings by server name, or servers that somebody else runs.
-        registry: Where the tools are registered; by default a registry of its own.
+        servers: Settings by server name, or an `MCPServers` that another object runs.
+        registry: The registry for the tools; by default one of its own.
 
     Raises:
-        pydantic.ValidationError: The settings of a server are wrong.
+        pydantic.ValidationError: The settings of a server are invalid.
 
     Example:
         >>> mcp = MCPToolProcessor({"time": {"command": "mcp-server-time"}})
@@ -58,14 +58,14 @@ class MCPToolProcessor(CategoryProcessor):
 
     @classmethod
     def from_json(cls, path: str | Path, *, registry: ToolRegistry | None = None) -> Self:
-        """Take the servers of another program's file, such as `claude_desktop_config.json`.
+        """Load the servers from another program's file, such as `claude_desktop_config.json`.
 
         Args:
-            path: JSON with `mcpServers`, or with `servers` as VS Code has it.
-            registry: Where the tools are registered; by default a registry of its own.
+            path: JSON with `mcpServers`, or with `servers` as in VS Code.
+            registry: The registry for the tools; by default one of its own.
 
         Raises:
-            ConfigurationError: The file cannot be read, or one of its servers cannot be taken over.
+            ConfigurationError: The file cannot be read, or one of its servers is not supported.
         """
         from leonidas_tools.settings.foreign_servers import read_foreign
         from leonidas_tools.settings.load import load
@@ -86,7 +86,7 @@ class MCPToolProcessor(CategoryProcessor):
         """Wait until every server is connected and its tools are known.
 
         Args:
-            timeout_seconds: How long to wait at most.
+            timeout_seconds: Maximum seconds to wait.
         """
         return await self.servers.ready(timeout_seconds)
 

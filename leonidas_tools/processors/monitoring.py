@@ -1,4 +1,4 @@
-"""Last stage: record every call, and strip what the stages have attached."""
+"""Last stage: record every call, and remove the metadata that the stages have attached."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class MonitoringProcessor(Stage):
-    """Keeps the ledger of the stream it reads, and answers requests for figures.
+    """Records the calls of the stream, and answers requests for metrics.
 
-    A call that no category has claimed is answered here, so that none stays without an answer.
+    A call that no category has claimed is answered here, so that every call gets a response.
 
     Args:
-        monitor: Where events are counted; by default a new one.
+        monitor: The monitor that counts the events; by default a new one.
     """
 
     def __init__(self, monitor: Monitor | None = None) -> None:
@@ -40,10 +40,10 @@ class MonitoringProcessor(Stage):
         }
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Yield the parts without what the stages have attached."""
+        """Yield the parts without the metadata that the stages have attached."""
         with stream.shared(sink=self.monitor):
             async for part in content:
-                if type(part) is EventPart or not part.metadata:  # as most; `asks_nothing`, inlined
+                if type(part) is EventPart or not part.metadata:  # most; `asks_nothing`, inlined
                     yield part
                 elif (call := attached(part)) is not None:
                     for answer in _unclaimed(call, part):
@@ -55,7 +55,7 @@ class MonitoringProcessor(Stage):
 
 
 def _unclaimed(call: ToolCall, part: ProcessorPart) -> tuple[ProcessorPart, ...]:
-    """Return what becomes of a call that nothing has run."""
+    """Return the parts for a call that no stage has claimed."""
     executor = executor_of(part)
     if executor is None:
         return (without_call(part),)

@@ -1,7 +1,7 @@
-"""The parts that carry calls and events; `answers` has those that carry answers.
+"""Parts with calls and events; `answers` has the parts with results.
 
-Parts may be built from JSON of a stranger, metadata and all. So the metadata that our stages write
-is read by type: what JSON can make (texts, numbers, lists, dictionaries) is never taken for it.
+A part and its metadata may be built from untrusted JSON. So the metadata that our stages write is
+recognised by type: values that JSON can create (texts, numbers, lists, dictionaries) never count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ M = TypeVar("M", bound=BaseModel)
 TOOL_CALL = "tool_call"
 """Metadata key of the `ToolCall` that the registry attaches to a part."""
 TOOL_EXECUTOR = "tool_executor"
-"""Metadata key of the `Executor` that runs it."""
+"""Metadata key of the `Executor` that runs the call."""
 TOOL_CLAIM = "tool_claim"
 """Metadata key of the `Claim` on the call, which all copies of its part share."""
 REPEATS = "repeats"
@@ -41,14 +41,14 @@ _NOTHING: dict[str, Any] = {}
 
 
 def metadata_of(part: ProcessorPart) -> Mapping[str, Any]:
-    """Return the metadata of a part; nothing where it is no dictionary."""
+    """Return the metadata of a part, or an empty mapping if the metadata is no dictionary."""
     metadata: object = part.metadata
-    # To compare the type first is quicker, here and below: every stage asks this of every part.
+    # Comparing the type first is faster, here and below: every stage does this for every part.
     return metadata if type(metadata) is dict or isinstance(metadata, dict) else _NOTHING
 
 
 def call_id(part: ProcessorPart) -> str | None:
-    """Return the id the server gave the call: Live sessions put it into the metadata."""
+    """Return the server's id of a call, from the call or, as in Live sessions, the metadata."""
     call = part.part.function_call
     if call is not None and call.id:
         return call.id
@@ -77,7 +77,7 @@ def attached(part: ProcessorPart) -> ToolCall | None:
 
 
 def executor_of(part: ProcessorPart) -> Executor | None:
-    """Return what runs the call that the registry has attached to the part."""
+    """Return the executor of the call that the registry has attached to the part."""
     executor = metadata_of(part).get(TOOL_EXECUTOR)
     if executor is None:
         return None
@@ -87,16 +87,16 @@ def executor_of(part: ProcessorPart) -> Executor | None:
 
 
 class Claim:
-    """The claim of a stage that answers a call."""
+    """A claim on a call, by the stage that answers it."""
 
     taken = False
 
 
 def claim(part: ProcessorPart) -> bool:
-    """Take the call that the registry has attached to the part, unless another stage has.
+    """Claim the call that is attached to a part, and return `False` if another stage has.
 
-    A call is answered by the one stage that takes it. Copies of its part may go several ways, as
-    upstream's parallel processors make them.
+    Only the stage that claims a call answers it. The copies of a part that upstream's parallel
+    processors make share one claim.
     """
     claimed = metadata_of(part).get(TOOL_CLAIM)
     if not isinstance(claimed, Claim):
@@ -106,13 +106,13 @@ def claim(part: ProcessorPart) -> bool:
 
 
 class CallPart(ProcessorPart):
-    """A copy of a function-call part that carries its `ToolCall`, and its id where that belongs."""
+    """A copy of a function-call part with its `ToolCall` in the metadata and its id in the call."""
 
     def __init__(self, part: ProcessorPart, call: ToolCall, executor: object) -> None:
         self._original = part.part
         given = metadata_of(part)
         claimed = given.get(TOOL_CLAIM)
-        if not isinstance(claimed, Claim):  # else a copy of a part that has one
+        if not isinstance(claimed, Claim):  # else a copy, which shares the claim
             claimed = Claim()
         attached = {TOOL_CALL: call, TOOL_EXECUTOR: executor, TOOL_CLAIM: claimed}
         self._metadata = {**given, **attached}
@@ -121,12 +121,12 @@ class CallPart(ProcessorPart):
         self._substream_name = part.substream_name
 
     def pin(self, call: ToolCall) -> None:
-        """Put the call in the place of the one it carries."""
+        """Replace the attached call."""
         self._metadata[TOOL_CALL] = call
 
     @functools.cached_property
     def _part(self) -> types.Part:  # type: ignore[override]  # a field of the parent, read lazily
-        """Return the part with the id in the call; made when somebody outside our stages looks."""
+        """Return the part with the id in the call, built when code outside our stages reads it."""
         call = self._metadata[TOOL_CALL]
         identifier = call.given_id or call.id
         function_call = self._original.function_call
@@ -138,7 +138,7 @@ class CallPart(ProcessorPart):
 
 
 def without_call(part: ProcessorPart) -> ProcessorPart:
-    """Return the part without what the stages attach to one another's parts."""
+    """Return the part without the metadata that the stages attach."""
     metadata = {k: v for k, v in metadata_of(part).items() if k not in _ATTACHED}
     return ProcessorPart(
         part.part, role=part.role, substream_name=part.substream_name, metadata=metadata
@@ -146,21 +146,21 @@ def without_call(part: ProcessorPart) -> ProcessorPart:
 
 
 class StatusPart(ProcessorPart):
-    """A part that tells what happens, made by this library.
+    """A part with a status event, created by this library.
 
-    Its metadata can be believed: a part that is built from JSON is never of this class.
+    Its metadata can be trusted: a part that is built from JSON is never of this class.
     """
 
 
 def asks_nothing(part: ProcessorPart) -> bool:
-    """Return whether a part surely carries no call and no request, which few parts do."""
+    """Return whether a part, like most, surely has no attached call and no request."""
     return type(part) is EventPart or not part.metadata
 
 
 class EventPart(StatusPart):
-    """An event of a call in the substream `status`; its JSON is written when somebody reads it."""
+    """An event of a call in the substream `status`; its JSON is built on first access."""
 
-    # What every reader asks of every part; answered without writing the JSON.
+    # Every reader checks these for every part, so they do not need the JSON.
     function_call = None
     function_response = None
     tool_cancellation = None
@@ -174,7 +174,7 @@ class EventPart(StatusPart):
         self._metadata = {TOOL_EVENT: True}
 
     def with_dropped(self, count: int) -> EventPart:
-        """Return the part of an event that says that so many before it were dropped."""
+        """Return a copy with the number of events dropped before it."""
         return EventPart(self.event.with_dropped(count))
 
     @functools.cached_property
@@ -189,10 +189,10 @@ def _text_part() -> types.Part:
 
 
 def copy_with(template: M, fields: dict[str, Any]) -> M:
-    """Return a copy of a model with other values, which are known to be valid.
+    """Return a copy of a model with other values, which must be valid.
 
-    A new model would validate them again, for six times as long; `model_copy` also copies what is
-    replaced here.
+    A new model would validate all values again, which takes six times as long. `model_copy` also
+    copies the values that are replaced here.
 
     Example:
         >>> copy_with(types.Part(text=""), {"text": "Hello"}) == types.Part(text="Hello")
@@ -208,7 +208,7 @@ def copy_with(template: M, fields: dict[str, Any]) -> M:
     return copy
 
 
-_set = object.__setattr__  # a model's own checks what it is given
+_set = object.__setattr__  # a model's own `__setattr__` validates
 
 
 def made_part(

@@ -27,15 +27,14 @@ if TYPE_CHECKING:
 
 
 class ToolRegistryProcessor(Stage):
-    """Restores each call's id, drops repeated ones, and attaches the `ToolCall` to the part.
+    """Restores each call's id, drops repeated calls, and attaches the `ToolCall` to the part.
 
     A call of an unknown tool is answered at once, with the closest names. All other parts pass.
 
     Args:
-        registry: The tools that exist.
-        executor: What runs the calls further on; by default one of its own with default settings.
-        json_requests: Whether parts in JSON may ask for what changes nothing, here and in the
-            stages behind this one.
+        registry: The registered tools.
+        executor: The executor for later stages; by default one of its own with default settings.
+        json_requests: Whether parts in JSON may make read-only requests, here and in later stages.
 
     Example:
         >>> stage = ToolRegistryProcessor(ToolRegistry())
@@ -124,7 +123,7 @@ class ToolRegistryProcessor(Stage):
 
 
 def _load(target: str) -> Callable[..., Any]:
-    """Return the function that `package.module:name` stands for."""
+    """Import and return the function that `package.module:name` names."""
     try:
         module, _, name = target.partition(":")
         return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]  # the caller checks

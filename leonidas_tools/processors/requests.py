@@ -1,8 +1,8 @@
-"""Requests to the stages: parts in, answered in kind.
+"""Requests to the stages, and their answers, as parts.
 
-A request is a `ToolRequest` in the metadata of a part. JSON cannot make one, so a part that a page
-or a model has sent is never a request. A stage may be told to read requests in JSON as well; those
-are read-only.
+A request is a `ToolRequest` in the metadata of a part. JSON cannot contain one, so a part from a
+web page or a model is never a request. A stage may be configured to read requests in JSON as well;
+those are read-only.
 """
 
 from __future__ import annotations
@@ -53,20 +53,19 @@ class ToolRequest:
 
 
 Answer: TypeAlias = Callable[..., Any]
-"""Takes the arguments of a request by keyword; returns what to answer."""
+"""A function that takes the arguments of a request by keyword, and returns the answer."""
 
 
 def tool_request(name: str, /, **arguments: Any) -> ProcessorPart:
-    """Return a part that asks something of the registry, the configuration or the monitoring.
+    """Return a request to the registry, the configuration or the monitoring.
 
-    The part is a request in this process only: written to JSON and read back, it is none.
+    The part is a request only in this process, and no longer if it is read back from JSON.
 
     Args:
         name: `list_tools`, `get_tool`, `register_tool`, `unregister_tool`, `invalidate_cache`;
-            `get_configuration`,
-            `update_configuration`, `reload_configuration`; `get_metrics`, `get_history`,
-            `get_health`, `get_alerts`.
-        arguments: What the request needs.
+            `get_configuration`, `update_configuration`, `reload_configuration`; `get_metrics`,
+            `get_history`, `get_health`, `get_alerts`.
+        arguments: The arguments of the request.
 
     Example:
         >>> part = tool_request("list_tools", category="speech")
@@ -84,18 +83,18 @@ def _request_part(request: ToolRequest, text: str = "") -> ProcessorPart:
 
 
 def request_of(part: ProcessorPart) -> ToolRequest | None:
-    """Return the request a part makes, if it makes one."""
+    """Return the request in a part, if it has one."""
     request = metadata_of(part).get(TOOL_REQUEST)
     return request if isinstance(request, ToolRequest) else None
 
 
 def is_request(part: ProcessorPart) -> bool:
-    """Return whether a part asks something of a stage."""
+    """Return whether a part is a request to a stage."""
     return not asks_nothing(part) and request_of(part) is not None
 
 
 def read_only(part: ProcessorPart) -> ProcessorPart:
-    """Return a request as one that may only read."""
+    """Return a read-only copy of a request; return any other part unchanged."""
     request = request_of(part)
     return part if request is None else _request_part(replace(request, read_only=True))
 
@@ -121,7 +120,7 @@ def from_json(part: ProcessorPart) -> ProcessorPart:
 
 
 def answer_part(request: ToolRequest, result: ToolResult) -> ProcessorPart:
-    """Return the answer to a request: the same envelope that calls are answered with."""
+    """Return the answer to a request, in the envelope of a function response."""
     body, _ = plain({"request": request.name, **result.to_response()}, _LONGEST_ANSWER)
     return ProcessorPart(
         json.dumps(body),
@@ -134,12 +133,12 @@ def answer_part(request: ToolRequest, result: ToolResult) -> ProcessorPart:
 async def answered(
     part: ProcessorPart, answers: Mapping[str, Answer], *, last: bool = False
 ) -> ProcessorPart:
-    """Return the answer to a request, or the part itself where it asks nothing of this stage.
+    """Return the answer to a request, or the part itself if it is no request to this stage.
 
     Args:
         part: Any part.
-        answers: What this stage can be asked.
-        last: Whether no later stage could know the request.
+        answers: The functions that answer requests to this stage, by name.
+        last: Whether no later stage can answer the request.
     """
     request = request_of(part)
     if request is None:

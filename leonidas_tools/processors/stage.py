@@ -1,7 +1,7 @@
 """The base of all stages, and the queues in which their output waits.
 
-A queue has one reader on one event loop. It is unbounded for what must not be lost. Of the
-progress of a call the newest few wait: an endless source and a slow reader take no more memory.
+A queue has one reader on one event loop. It is unbounded for items that must not be lost. It keeps
+only the newest few progress events of a call, so that a slow reader does not exhaust the memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PROGRESS = EventKind.PROGRESS
 
 
 class _ClosesWithReader(processor.Processor):
-    """A processor that ends with its reader, also outside `processor.context()`."""
+    """A processor that stops with its reader, also outside `processor.context()`."""
 
     def _call_impl(self, content: Any, current_trace: Any) -> AsyncIterator[ProcessorPart]:  # type: ignore[misc]  # final upstream
         parts: AsyncIterator[ProcessorPart] = super()._call_impl(content, current_trace)  # type: ignore[assignment]  # it is one
@@ -42,7 +42,7 @@ class _ClosesWithReader(processor.Processor):
 
 
 class Stage(_ClosesWithReader):
-    """A processor whose `+` is typed for any other; upstream's takes only one of its own class."""
+    """A processor whose `+` accepts any processor; upstream's type accepts only its own class."""
 
     def __add__(self, other: processor.Processor | processor.PartProcessor) -> Chain:
         if not isinstance(other, processor.Processor | processor.PartProcessor):
@@ -61,7 +61,7 @@ class Chain(_ClosesWithReader, processor._ChainProcessor):  # noqa: SLF001 - ups
 
 
 async def _with_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator[ProcessorPart]:
-    """Yield the parts, read in a context of their own; of progress only the newest wait."""
+    """Yield the parts, read in a separate context, and keep only the newest progress events."""
     ready: Mailbox[ProcessorPart | None] = Mailbox(_with_dropped)
 
     async def read() -> None:
@@ -88,14 +88,14 @@ async def _with_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator[Pr
 
 
 def progress_source(part: ProcessorPart) -> tuple[str, int] | None:
-    """Return the call whose progress a part tells, and how much before it was dropped already."""
+    """Return the call of a progress event, and the number of events dropped before it."""
     if type(part) is EventPart and part.event.kind is _PROGRESS:
         return part.event.call.trace_id, part.event.dropped
     return None
 
 
 def parts_queue() -> CoalescingQueue[ProcessorPart]:
-    """Return a queue of parts in which the newest few of a call's progress wait."""
+    """Return a queue of parts that keeps only the newest few progress events of a call."""
     return CoalescingQueue(_with_dropped)
 
 
@@ -117,9 +117,9 @@ class _Replaceable(Generic[T]):
 
 
 class CoalescingQueue(Generic[T]):
-    """Items in the order they were put, where the newest of a source may replace its oldest.
+    """A queue in which the newest item of a source may replace its oldest.
 
-    `mark` returns an item that says that so many before it, of the same source, were dropped.
+    `mark` returns an item with the number of items of its source that were dropped before it.
 
     Example:
         >>> queue = CoalescingQueue(mark=lambda item, dropped: f"{item} ({dropped} dropped)")
@@ -165,7 +165,7 @@ class CoalescingQueue(Generic[T]):
         """Remove the oldest item and return it.
 
         Raises:
-            IndexError: There is none.
+            IndexError: The queue is empty.
         """
         while True:
             first: Any = self._items.popleft()
@@ -183,7 +183,7 @@ class CoalescingQueue(Generic[T]):
             return kept
 
     def remove(self, is_unwanted: Callable[[T], bool]) -> None:
-        """Remove every item that is not wanted."""
+        """Remove every item for which `is_unwanted` is true."""
         kept: deque[T | _Replaceable[T]] = deque()
         self._waiting.clear()
         self._gone = 0
@@ -202,10 +202,10 @@ def _is_gone(item: object) -> bool:
 
 
 class Mailbox(CoalescingQueue[T]):
-    """A `CoalescingQueue` that its reader waits at.
+    """A `CoalescingQueue` whose reader can wait for items.
 
     `asyncio.Queue` counts unfinished tasks and keeps a list of waiting readers and writers, which
-    costs three times as much for each part. This one has one reader.
+    costs three times as much for each part. This queue has one reader.
     """
 
     __slots__ = ("_reader",)
@@ -232,7 +232,7 @@ class Mailbox(CoalescingQueue[T]):
         return self.popleft()
 
     async def wait(self) -> None:
-        """Wait until there is an item; what has several reads them by `popleft`."""
+        """Wait until there is an item, and leave it in the queue for `popleft`."""
         while len(self._items) == self._gone:
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader

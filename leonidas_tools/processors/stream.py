@@ -1,7 +1,7 @@
-"""State that a whole stream shares, handed from a later stage to the earlier ones.
+"""State that a whole stream shares, passed from a later stage to earlier ones.
 
-Stages are nested generators: a stage that reads its input runs the one before it in its own
-context, so a context variable set by the last stage is seen by all.
+Stages are nested generators: a stage that reads its input runs the previous stage in its own
+context. So all stages share a context variable that the last stage sets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class InSession(Stage):
-    """The tools for one conversation."""
+    """Runs tools in one conversation."""
 
     def __init__(self, tools: processor.Processor, session: ToolSession) -> None:
         self._tools = tools
@@ -45,30 +45,30 @@ _sinks: ContextVar[tuple[Sink, ...]] = ContextVar("leonidas_tools_sinks", defaul
 
 
 def on_session(listener: Callable[[ToolSession], None]) -> None:
-    """Call `listener` when an earlier stage of the stream that is read from here names a session.
+    """Call `listener` when an earlier stage of the stream that is read from here sets a session.
 
-    A later stage hears of the session before the first part of it arrives.
+    The stream calls `listener` before the first part of that session arrives.
     """
     _listeners.set((*_listeners.get(), listener))
 
 
 def use_session(session: ToolSession) -> None:
-    """Make this the conversation of the stream that is read from here on."""
+    """Set the conversation of the stream that is read from here on."""
     _session.set(session)
 
 
 def named_session() -> ToolSession | None:
-    """Return the conversation of this stream, if one was named."""
+    """Return the conversation of this stream, if one was set."""
     return _session.get()
 
 
 def tools() -> object | None:
-    """Return what answers the calls of this stream, where a live session has named it."""
+    """Return the processor that answers the calls of this stream, if a live session set one."""
     return _tools.get()
 
 
 def session() -> ToolSession:
-    """Return the conversation of this stream; a new one where none was named."""
+    """Return the conversation of this stream, or a new one if none was set."""
     return _session.get() or ToolSession()
 
 
@@ -76,7 +76,7 @@ def session() -> ToolSession:
 def shared(
     *, session: ToolSession | None = None, sink: Sink | None = None, tools: object | None = None
 ) -> Iterator[None]:
-    """Give the streams whose reading begins inside this conversation, these tools and this sink."""
+    """Set the conversation, the tools and a sink for streams whose reading begins inside."""
     session_before, sinks_before, tools_before = _session.get(), _sinks.get(), _tools.get()
     if tools is not None:
         _tools.set(tools)
@@ -95,7 +95,7 @@ def shared(
 
 
 def leave() -> None:
-    """Forget the stream, so that a tool that reads one of its own starts a new one."""
+    """Reset the shared state, so that a tool can read a new stream of its own."""
     _session.set(None)
     _tools.set(None)
     _sinks.set(())

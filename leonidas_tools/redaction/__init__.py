@@ -1,4 +1,4 @@
-"""Mask secrets: those that are declared, those with a telling name, and those that look like keys.
+"""Mask secrets: declared ones, values with a secret name, and texts that look like keys.
 
 `Redaction` masks what is stored, logged or shown, by what a tool declares. `Masking` masks what
 leaves one call, by the values that are known to be secret in it.

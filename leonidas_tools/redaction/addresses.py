@@ -17,12 +17,12 @@ _SAID_BY_MANY = re.compile(
     r"|revoke|callback|\.well-known|oauth-authorization-server|oauth-protected-resource"
     r"|openid-configuration|\$\{\w+\}"
 )
-"""Common steps of paths; any other step may be a key."""
+"""Common path segments; any other segment may be a key."""
 _PLAIN_WORDS = re.compile(r"[a-z]{1,11}([-_][a-z]{1,11}){0,3}")
 
 
 def shown_path(path: str) -> str:
-    """Return the path of an address, with each step masked that may be a key.
+    """Return the path of an address, with each segment masked that may be a key.
 
     Example:
         >>> shown_path("/api/mcp/s/MGQ2ZjYt/sse"), shown_path("/v1/mcp"), shown_path("")
@@ -35,7 +35,7 @@ def shown_path(path: str) -> str:
 
 
 def shown_place(url: str) -> str:
-    """Return an address without user, password, query and any step that may be a key.
+    """Return an address without user, password and query; mask segments that may be keys.
 
     Example:
         >>> shown_place("https://me:pw@host:8443/mcp?key=s3cret")
@@ -46,7 +46,7 @@ def shown_place(url: str) -> str:
 
 
 def secrets_of_path(url: str) -> Iterator[str]:
-    """Yield the steps of an address's path that may be keys, to be masked wherever they occur.
+    """Yield the segments of an address's path that may be keys, to be masked everywhere.
 
     Plain words are left out, since they occur in any text.
 

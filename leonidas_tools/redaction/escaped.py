@@ -1,4 +1,4 @@
-"""Undo the escapes of URLs, HTML, JSON, shells and programs in a text, to search what it says."""
+"""Undo the escapes of URLs, HTML, JSON, shells and programs in a text, to search it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _bytes(sign: str) -> str:
-    """Return a pattern for a character of UTF-8 in hexadecimal, behind the first sign."""
+    """Return a pattern for a UTF-8 character in hexadecimal, after its first escape sign."""
     after = rf"(?:{sign}[89ab][0-9a-f])"
     return rf"[0-7][0-9a-f]|[cd][0-9a-f]{after}|e[0-9a-f]{after}{{2}}|f[0-7]{after}{{3}}"
 
@@ -42,7 +42,7 @@ _WHITE = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def escapes_letters(lowered: str) -> bool:
-    r"""Return whether letters or digits are escaped in a text in lower case, which is seldom.
+    r"""Return whether a text in lower case has escaped letters or digits, which is rare.
 
     Example:
         >>> [escapes_letters(text) for text in (r"a\u0020b", r"\u0061 b", "%2561", r"\141")]
@@ -52,9 +52,7 @@ def escapes_letters(lowered: str) -> bool:
 
 
 class Unescaped:
-    r"""A text with one level of escapes undone, and the places in it of what was escaped.
-
-    The text is in lower case.
+    r"""A text in lower case with one level of escapes undone, and its original positions.
 
     Example:
         >>> view = Unescaped("is a%2fb &amp; \\u003c")
@@ -76,7 +74,7 @@ class Unescaped:
         return len(self._at) > 2  # noqa: PLR2004 - one part
 
     def before(self, start: int, end: int) -> tuple[int, int]:
-        """Return where a span of the text was in the original; an escape is one character."""
+        """Return the span of the original for a span of the text; an escape is one character."""
         first = bisect.bisect_right(self._at, start) - 1
         last = bisect.bisect_right(self._at, end - 1) - 1
         from_first = 0 if first % 2 else start - self._at[first]
@@ -85,19 +83,19 @@ class Unescaped:
         return self._from[first] + from_first, self._from[last] + end - self._at[last]
 
     def now(self, places: Sequence[int]) -> list[int]:
-        """Return where places of the original are in the text."""
+        """Return the positions in the text of positions in the original."""
         return [self._now(place) for place in places]
 
     def _now(self, place: int) -> int:
         part = bisect.bisect_right(self._from, place) - 1
-        if part % 2:  # inside an escape: behind it
+        if part % 2:  # inside an escape: after it
             return self._at[part] if place == self._from[part] else self._at[part + 1]
         return self._at[part] + place - self._from[part]
 
 
 @functools.lru_cache(maxsize=4096)
 def _said(escape: str) -> str:
-    """Return the character that an escape stands for, in lower case; itself if that is none."""
+    """Return the character of an escape, in lower case; the escape itself if it is not valid."""
     try:
         said = _undone(escape)
     except ValueError:
@@ -111,14 +109,14 @@ def _undone(escape: str) -> str:
     if sign == "&":
         return html.unescape(escape)
     if sign == "=" and kind.isspace():
-        return ""  # a line that goes on
+        return ""  # a soft line break
     if sign == "\\" and kind != "x":
         return _written(escape, kind)
     return _decoded(bytes.fromhex(re.sub(r"\\x|[%=]", "", escape)))
 
 
 def _written(escape: str, kind: str) -> str:
-    """Return what a program or a shell reads where this is written."""
+    """Return the text that a program or a shell reads for an escape with a backslash."""
     if escape.startswith("\\u{"):
         return chr(int(escape[3:-1], 16))
     if escape.startswith("\\u000000"):

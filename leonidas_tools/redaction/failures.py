@@ -1,4 +1,4 @@
-"""Describe exceptions in logs without their texts, which may hold secrets."""
+"""Describe exceptions in logs without their texts, which may contain secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep what is asked of web services out of the log of the HTTP client."""
+"""Keep the addresses of requests out of the log of the HTTP client."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _is_unlogged: ContextVar[bool] = ContextVar("leonidas_tools_is_unlogged", defaul
 
 @contextmanager
 def unlogged_requests() -> Iterator[None]:
-    """Have `httpx2` log none of the requests that are made here; those of others it logs.
+    """Keep requests inside this context out of the log of `httpx2`; other requests are logged.
 
-    It logs each address at INFO, and at DEBUG where a server redirects to: a query has arguments of
-    a call in it, and the address of a webhook is secret by itself.
+    `httpx2` logs each address at INFO, and targets of redirects at DEBUG. A query has arguments of
+    a call in it, and the address of a webhook is itself a secret.
     """
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_is_logged)  # once: it is the same one
+        logging.getLogger(name).addFilter(_is_logged)  # once: `logging` ignores a second time
     token = _is_unlogged.set(True)
     try:
         yield

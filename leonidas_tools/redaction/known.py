@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 SHORTEST_SECRET = 3
-"""Shorter values, such as `1` or `on`, keep nothing secret and occur in any text."""
+"""Least length of a secret; shorter values, such as `1` or `on`, occur in any text."""
 PIECE = 8
-"""The least length at which a piece of a secret is masked."""
+"""Least length at which a piece of a secret is masked."""
 _LEAST_NUMBER = 100
 _SHORTEST_ENCODED = 6
 _LONGEST_WORD_OF_DIGITS = 5
 _SHORTEST_LINE = 16
 _LONGEST_WORD = 15
-"""More letters than that without anything between are a key."""
+"""Most letters of a word; a longer run of letters is a key."""
 _MOST_POSITIONS = 100_000
-"""Most positions in all forms of the secrets by which a piece is found: a model may give a secret
-of any length, and to note each position in it would hold the event loop."""
+"""Most positions in all forms of the secrets by which a piece is found: a model may pass a secret
+of any length, and to record each position in it would block the event loop."""
 _MOST_EXTENSIONS = 16
 """Most positions in a secret compared with one piece: a secret may repeat itself."""
 
@@ -46,7 +46,7 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 _ESCAPED_SOMEWHERE = re.compile(r"[^A-Za-z0-9_.~-]")
 _PLAIN_WORD = re.compile(r"[a-z0-9]{4,}")
 _LEVELS = 3
-"""Levels of escapes that are undone, as of an address in JSON in HTML."""
+"""Levels of escapes that are undone, such as an address in JSON in HTML."""
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 Span: TypeAlias = tuple[int, int]
@@ -58,7 +58,7 @@ class KnownSecrets:
     The search ignores case. It covers keys, values and JSON in texts; JSON, `repr`, URL, HTML,
     Base64 and hexadecimal encoding, what `Unescaped` undoes and `Spellings` finds; the items of a
     list taken together; and numbers. A piece of at least eight characters is masked at the
-    beginning or end of a word or a text, where it may have been cut. Three characters, up
+    beginning or end of a word or a text, since the secret may be cut there. Three characters, up
     to five digits, or up to seven letters are masked only as a whole word.
 
     Args:
@@ -83,7 +83,7 @@ class KnownSecrets:
 
     def __call__(self, value: Any) -> Any:
         """Return a copy of plain JSON with the secrets masked; the value itself if it has none."""
-        if isinstance(value, str):  # also one of our texts, which knows its key
+        if isinstance(value, str):  # also a `MessageText`, which has a key
             return self.text(value)
         leaves = list(self._leaves(value))
         if not leaves:
@@ -144,7 +144,7 @@ class KnownSecrets:
     def _grams(self) -> dict[str, list[tuple[str, int]]]:
         """Return the positions in the forms of each sequence of eight characters.
 
-        Of forms that are very long together, only those near the beginning and the end of each.
+        If the forms are very long in total, only positions near their beginnings and ends count.
         """
         grams = dict[str, list[tuple[str, int]]]()
         forms = [form for form, pieces in self._forms.items() if pieces]
@@ -221,10 +221,10 @@ class KnownSecrets:
 
     @functools.cached_property
     def _escapable(self) -> KnownSecrets:
-        """Return the secrets with characters that some encoding escapes in more ways than one.
+        """Return the secrets with characters that encodings escape in more than one way.
 
-        One with `%41` in it is also looked for as it reads once that is undone, one with a space as
-        forms send it.
+        A secret with an escape such as `%41` is also included with the escape undone; a secret
+        with a space is also included with `+` instead, as in forms.
         """
         odd = [text for text in self.texts if _ESCAPED_SOMEWHERE.search(text)]
         undone = (Unescaped(_lowered(text)).text for text in odd)
@@ -232,12 +232,12 @@ class KnownSecrets:
 
     @functools.cached_property
     def _plain_words(self) -> frozenset[str]:
-        """Return the words that no escape changes; where none occurs, no search is needed."""
+        """Return words of secrets that no escape changes; a text without them needs no search."""
         words = (_PLAIN_WORD.findall(_lowered(text)) or [""] for text in self._escapable.texts)
         return frozenset(itertools.chain.from_iterable(words))
 
     def _escaped(self, lowered: str, starts: list[int], levels: int) -> Iterator[Span]:
-        """Yield the spans of secrets that are found once escapes are undone."""
+        """Yield the spans of secrets that occur after escapes are undone."""
         view = Unescaped(lowered) if levels else None
         if not view:
             return
@@ -270,7 +270,7 @@ class KnownSecrets:
         return spans
 
     def _tells(self, text: str, start: int, end: int, starts: list[int]) -> bool:
-        """Return whether a match counts; a short one or a word must be a whole one in one text."""
+        """Return whether a match counts; a short one or a word must be a whole word in one text."""
         form = text[start:end]
         is_number = form.isdigit()
         if len(form) >= PIECE:
@@ -376,10 +376,10 @@ class _Together(KnownSecrets):
 
 
 def together(parts: Collection[KnownSecrets]) -> KnownSecrets:
-    """Return what masks the secrets of all parts at once, by what they have prepared.
+    """Return an object that masks the secrets of all parts at once, with their prepared data.
 
-    If they were masked one after another, what masks a piece of one secret could leave too little
-    of another one to be found.
+    Masking one part after another could mask a piece of one secret and leave too little of another
+    to be found.
 
     Example:
         >>> parts = [KnownSecrets(["ACME-2026-kitchen"]), KnownSecrets(["ACME-2026-4711"])]
@@ -392,7 +392,7 @@ def together(parts: Collection[KnownSecrets]) -> KnownSecrets:
 
 
 def _is_word(text: str) -> bool:
-    """Return whether it looks like a word, which may begin as others do."""
+    """Return whether a text looks like a word; other words may begin with the same letters."""
     return text.isalpha() and len(text) <= _LONGEST_WORD
 
 

@@ -33,7 +33,7 @@ class Secret:
 
 
 def secret_marks(schema: Mapping[str, Any]) -> tuple[frozenset[str], bool]:
-    """Return the property names that a JSON Schema marks as secret, and whether it marks the whole.
+    """Return the property names that a JSON Schema marks as secret, and whether all of it is.
 
     The marks are `format: password`, `writeOnly` and `x-secret`. A name that is marked in one
     place counts as marked everywhere.

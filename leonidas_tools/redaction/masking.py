@@ -44,7 +44,7 @@ class Masking:
         return self._known(value) if self._known else value
 
     def next(self, text: str) -> str:
-        """Mask a text that may continue the one before, as in a stream of pieces."""
+        """Mask a text that may continue the previous one, as in a stream of pieces."""
         if not self._known:
             return text
         said, self._said = self._said, (self._said + text)[-self._known.longest :]

@@ -1,4 +1,4 @@
-"""Mask secrets in a JSON Schema that others have written."""
+"""Mask secrets in a JSON Schema of another party."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ if TYPE_CHECKING:
 _TEXTS = frozenset({"description", "title", "$comment"})
 _SAMPLES = frozenset({"default", "examples"})
 _NEEDED = frozenset({"const", "type", "$ref", "$id", "$anchor"})
-"""Keywords with a text that the schema is not the same without."""
+"""Keywords with a text that the schema needs."""
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose value has names of the author's choice for keys."""
+"""Keywords whose value is an object with names chosen by the author."""
 
 
 def schema_without(
     secrets: KnownSecrets, schema: Mapping[str, Any], *, fewer_options: bool = False
 ) -> dict[str, Any]:
-    """Return a schema whose texts are masked, without other keywords that are secret.
+    """Return a schema with its texts masked, without optional keywords that contain a secret.
 
-    A masked default would be sent as it is; without it, the receiver takes its own. Names and the
-    values that an argument may have stay: a schema with a secret in them is not to be used. With
-    `fewer_options` a secret one among others is left out, unless a list beside them names each.
+    A masked default would be sent literally; without it, the receiver uses its own. Names and
+    allowed values remain: do not use a schema with a secret in them. With `fewer_options`, secret
+    values of an `enum` are removed. They remain if all values are secret, or if a list beside the
+    `enum` has one item for each value.
 
     Example:
         >>> from leonidas_tools.redaction import KnownSecrets

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789")
 _FOUND = b"~"
-"""Stands for what was found before; it is part of no spelling."""
+"""Replaces the secrets that are found already; no spelling contains it."""
 _SEPARATORS = bytes(each for each in range(256) if each not in {*_LETTERS, *_FOUND})
 _IS_LETTER = bytes(each not in _SEPARATORS for each in range(256))
 SHORTEST_SPELLING = 6
@@ -26,11 +26,11 @@ _BLOCK = 4096
 class Spellings:
     r"""Finds texts that are reversed, encoded or written with separators, in linear time.
 
-    All but ASCII letters and digits is a separator, which is ignored in what is searched and in
-    what is searched for. So `s-e-c-r-e-t`, `73:65:63:72:65:74` and `%73%65%63%72%65%74` are found,
-    and so are Base32 in lines, `\u0073…` and `&#115;…`; in UTF-16 also hexadecimal and Base64.
+    Everything except ASCII letters and digits is a separator, which is ignored in the text and in
+    the secrets. So `s-e-c-r-e-t`, `73:65:63:72:65:74` and `%73%65%63%72%65%74` are found, and so
+    are Base32 in lines, `\u0073…` and `&#115;…`; in UTF-16 also hexadecimal and Base64.
 
-    `only_encoded` are those texts that are public with other separators, such as paths.
+    `only_encoded` are texts that are public with other separators, such as paths.
 
     Example:
         >>> list(Spellings(["tomato"]).spans("is 74:6f:6d:61:74:6f or o.t.a.m.o.t", []))
@@ -45,10 +45,7 @@ class Spellings:
         self._forms = sorted((each for each in bare if len(each) >= SHORTEST_SPELLING), key=len)
 
     def spans(self, lowered: str, found: Collection[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """Yield where the spellings are.
-
-        The text is in lower case; `found` has the spans of what was found before.
-        """
+        """Yield the spans of spellings in a text in lower case; skip the spans in `found`."""
         data = lowered.encode("latin-1", "replace")
         if found:
             covered = bytearray(data)
@@ -74,7 +71,7 @@ class Spellings:
 
 
 class _LetterPlaces:
-    """Tells the places of the letters in a text; asked in order, it looks at each block once."""
+    """Maps letters of a text to their positions; reads each block once if called in order."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -100,7 +97,7 @@ def _are_equally_far(places: list[int]) -> bool:
 
 
 def _spellings(text: str) -> Iterator[bytes]:
-    """Yield the encodings of a text in which separators may stand."""
+    """Yield the encodings of a text that may contain separators."""
     yield text[::-1].encode("latin-1", "replace")
     data = text.encode("utf-8", "surrogatepass")
     # The byte orders of UTF-16 differ, for ASCII, by the zero at an end.
@@ -117,7 +114,7 @@ def _spellings(text: str) -> Iterator[bytes]:
 def _in_groups(
     encode: Callable[[bytes], bytes], data: bytes, *, letters: int, size: int
 ) -> Iterator[bytes]:
-    """Yield what an encoding makes of the data wherever they begin in a group of bytes."""
+    """Yield the encoding of the data at each offset in a group of bytes."""
     for offset in range(size):
         encoded = encode(bytes(offset) + data)
         yield encoded[-(-offset * letters // size) : (offset + len(data)) * letters // size]

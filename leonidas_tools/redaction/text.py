@@ -86,9 +86,9 @@ def redact_text(text: str) -> str:
 
 
 def distinct(key: str, taken: tuple[Container[str], Container[str]], counts: dict[str, int]) -> str:
-    """Return a masked key, numbered if it is taken: two masked keys stay two.
+    """Return a masked key, with a number if it is taken, so that two masked keys stay two.
 
-    `taken` also has the original keys; `counts` is kept from call to call.
+    `taken` also has the original keys; `counts` is the same object in every call.
     """
     shown = key
     while shown in taken[0] or shown in taken[1]:
@@ -98,9 +98,9 @@ def distinct(key: str, taken: tuple[Container[str], Container[str]], counts: dic
 
 
 def may_hold_secret(json_text: str) -> bool:
-    """Return whether a JSON text is worth a closer look: nothing is masked in one that is not.
+    """Return whether a JSON text may contain a secret; otherwise nothing in it is masked.
 
-    All but ASCII is unescaped in it.
+    Characters outside ASCII are not escaped in the text.
     """
     for anchor in _ANCHORS:
         if anchor in json_text:

@@ -65,11 +65,11 @@ class Redaction:
     def to_json(self, value: Any) -> str:
         """Return the value as JSON text with secrets masked.
 
-        Looking for hints of secrets in the text takes a tenth of the time that looking at each
-        value takes, and seldom finds any.
+        A search for hints of secrets in the text takes a tenth of the time of checking each value,
+        and rarely finds any.
 
         Args:
-            value: A result or a message, as plain JSON; of arguments, what `arguments` returns.
+            value: A result or a message, as plain JSON; for arguments, the result of `arguments`.
         """
         text = _json_text(value)
         return text if self.is_needless(text) else _json_text(self(value))
@@ -90,7 +90,7 @@ class Redaction:
         """Return whether masking would leave a value unchanged.
 
         Args:
-            text: The value as JSON, with all but ASCII unescaped.
+            text: The value as JSON, without escapes of characters outside ASCII.
         """
         return not (self.names or self.known or may_hold_secret(text))
 
@@ -114,7 +114,7 @@ class Redaction:
         return replace(self, known=self.known + more) if more else self
 
     def declared_in(self, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the texts among the arguments that are declared secret, not only by their name."""
+        """Yield the texts of arguments that are declared secret; the look of a name is ignored."""
         return self._secrets(arguments, 0, by_name=False)
 
     def _without(self, value: Any, depth: int) -> Any:
@@ -132,7 +132,7 @@ class Redaction:
         return self._without(str(value), depth)
 
     def _without_in_text(self, text: str, depth: int) -> str:
-        """Mask a text; one that is JSON, as models write objects, by the names in it too."""
+        """Mask a text; mask a JSON text by the names in it too, since models write objects so."""
         inner = self._in_json(text, by_name=True)
         if inner is None or depth > _DEEPEST:
             return MASK if self._quotes_name(text) else redact_text(text)
@@ -151,7 +151,7 @@ class Redaction:
             return None
 
     def _quotes_name(self, text: str) -> bool:
-        """Return whether a text looks like an object with a declared name, but is no JSON."""
+        """Return whether a text looks like an object with a declared name, but is not JSON."""
         return text.lstrip().startswith(("{", "[")) and any(
             f'"{name}"' in text or f"'{name}'" in text for name in self.names
         )
@@ -176,7 +176,7 @@ class Redaction:
         return value is not True and value is not False and value != "" and is_secret_name(key)
 
     def _is_declared(self, name: Any) -> bool:
-        """Return whether a name is declared, also as a model may misspell it."""
+        """Return whether a name is declared, in any case and with any punctuation."""
         if not self.names or type(name) is not str:
             return False
         if name in self.names:
@@ -205,7 +205,7 @@ class Redaction:
             yield str(value)
 
     def _secrets_in_text(self, text: str, depth: int, *, by_name: bool) -> Iterator[str]:
-        """Yield what is secret in a JSON text; all of one that is none and quotes such a name."""
+        """Yield the secrets in a JSON text; all of another text that quotes a declared name."""
         inner = self._in_json(text, by_name=by_name)
         if inner is None and self._quotes_name(text):
             yield text
@@ -224,7 +224,7 @@ def _bare_names(names: frozenset[str]) -> frozenset[str]:
 
 
 PLAIN_REDACTION = Redaction()
-"""Masks secrets by their names and their look only."""
+"""Redaction by names and by the look of texts only."""
 
 
 def secrets_in(values: Mapping[str, Any], known: Collection[str] = ()) -> tuple[str, ...]:
@@ -275,6 +275,6 @@ def redact(value: Any) -> Any:
 
 
 def _is_named_secret(values: Mapping[Any, Any]) -> bool:
-    """Return whether it is a pair such as `{"name": "Authorization", "value": …}`."""
+    """Return whether an object is a pair such as `{"name": "Authorization", "value": …}`."""
     name = values.get("name", values.get("key"))
     return isinstance(name, str) and is_secret_name(name)

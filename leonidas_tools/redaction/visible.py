@@ -25,7 +25,7 @@ _UNSEEN = re.compile(f"[{_UNSEEN_CLASS}]")
 _NOT_PLAIN = re.compile(
     f"[{_UNSEEN_CLASS}\t\n"
     "\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"  # spaces that push text away
-    "\ud800-\udfff\ue000-\uf8ff]"  # halves of characters, private use
+    "\ud800-\udfff\ue000-\uf8ff]"  # surrogates, private use
 )
 _HIDES = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
@@ -51,7 +51,7 @@ def visible(text: str, *, keep: str = "") -> str:
 
 
 def revealed(text: str) -> str:
-    r"""Return the text with unseen characters written out; tabs and line feeds stay.
+    r"""Return the text with each invisible character as `<U+…>`; tabs and line feeds stay.
 
     Example:
         >>> revealed("Adds\u200b numbers\x1b[8m.")
@@ -61,7 +61,7 @@ def revealed(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    r"""Return a JSON text in which a terminal shows each character: the others are escaped.
+    r"""Return a JSON text with the characters escaped that a terminal does not show as such.
 
     Example:
         >>> visible_json('["a\u202eb"]')
@@ -73,15 +73,15 @@ def visible_json(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Return the text with each line indented, and what is unseen written out."""
+    """Return the text with each line indented and made `visible`."""
     return "\n".join(f"  {visible(line)}" for line in text.split("\n"))
 
 
 def visible_logger(name: str) -> logging.Logger:
-    """Return the logger of a module; each of its records is one line in which nothing is unseen.
+    """Return the logger of a module; each record is one line without invisible characters.
 
-    What is logged has texts of models, tools and servers in it, which must not begin a line that
-    looks like a record of its own. A traceback is indented.
+    Log messages contain texts of models, tools and servers. Such a text must not begin a line
+    that looks like another record. A traceback is indented.
     """
     logger = logging.getLogger(name)
     logger.addFilter(_written_out)
@@ -89,7 +89,7 @@ def visible_logger(name: str) -> logging.Logger:
 
 
 def without_unseen(text: str) -> str:
-    r"""Return the text with nothing but what a person sees.
+    r"""Return the text without control sequences and invisible characters.
 
     Example:
         >>> without_unseen("Adds\u200b \x1b[8mand tells\x1b[0m two\U000e0041\U000e0042 numbers.")
@@ -112,7 +112,7 @@ def one_line(text: str) -> str:
 
 
 def is_visible(character: str) -> bool:
-    """Return whether a character is visible, and no other form of a plain one."""
+    """Return whether a character is visible, and not a variant of a plain one."""
     category = unicodedata.category(character)
     if category in _INVISIBLE_CATEGORIES or character in _BLANK:
         return False
@@ -120,7 +120,7 @@ def is_visible(character: str) -> bool:
         return False
     if unicodedata.name(character, "").startswith("VARIATION SELECTOR"):
         return False
-    # Forms such as fullwidth letters or superscripts sound like the plain ones.
+    # Forms such as fullwidth letters or superscripts read like the plain ones.
     return category[0] not in "LN" or unicodedata.normalize("NFKC", character) == character
 
 

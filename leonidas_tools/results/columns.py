@@ -1,8 +1,8 @@
-"""Copy plain JSON and measure it in one pass, for values too large to look at item by item.
+"""Copy plain JSON and measure it in one pass, for values too large to check item by item.
 
-Rows repeat themselves: the values of a field have one type. So the values of a column are looked
-at together, in calls of C functions that each take thousands of them. What is measured is the
-copy, so a tool that goes on changing its value can not slip anything past the check.
+In a table, the values of a column have one type. So a column is checked as a whole, by C functions
+that each process thousands of values. The copy is measured, so that a tool that changes its value
+meanwhile cannot evade the check.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = ["DEEPEST", "copied", "length_of_integer", "length_of_text", "length_o
 DEEPEST = 64
 _SHORT = 10_000
 _MOST_AT_ONCE = 4096
-"""Values looked at together: few enough that no other thread waits for long."""
+"""Most values processed at once: few enough that no other thread waits for long."""
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict})
 _BRANCHES = frozenset({list, dict})
 
 
 def copied(value: Any, room: int, most_lists: int) -> tuple[Any, int] | None:
-    """Return a deep copy of a plain value, and what its JSON leaves of `room`.
+    """Return a deep copy of a plain value, and the bytes of `room` that its JSON leaves.
 
-    Return `None` if there is not enough room, or if it has more lists and objects than may be
-    copied. The work is bounded by the room, however often a part is shared.
+    Return `None` if its JSON is longer than `room`, or if it has more lists and objects than
+    `most_lists`. `room` bounds the work, however often a part is shared.
 
     Raises:
-        NotPlainError: A part of it is not plain JSON.
+        NotPlainError: A part of the value is not plain JSON.
 
     Example:
         >>> copied([{"size": 7}, {"size": 9}], 100, 10)
@@ -54,11 +54,11 @@ def copied(value: Any, room: int, most_lists: int) -> tuple[Any, int] | None:
 
 
 class _NoRoomError(Exception):
-    """Raised where there is no room left."""
+    """Raised if a value exceeds a limit."""
 
 
 class _Copying:
-    """Copies columns as long as there is room for them."""
+    """Copies columns until a limit is reached."""
 
     __slots__ = ("lists", "room")
 
@@ -67,7 +67,7 @@ class _Copying:
         self.lists = lists
 
     def of(self, column: list[Any], depth: int) -> list[Any]:
-        """Return the values, those that can be changed copied; the same list if there are none."""
+        """Return the values with copies of lists and objects; the same list if it has none."""
         if len(column) > _MOST_AT_ONCE:
             starts = range(0, len(column), _MOST_AT_ONCE)
             parts = [self.of(column[at : at + _MOST_AT_ONCE], depth) for at in starts]
@@ -88,7 +88,7 @@ class _Copying:
         return column
 
     def _of_branches(self, kind: Any, alike: Sequence[Any], depth: int) -> list[Any]:
-        """Return copies of lists, or of objects, with copies of what is in them."""
+        """Return deep copies of lists, or of objects."""
         if depth > DEEPEST:
             raise NotPlainError(say("value_too_deep"))
         self.lists -= len(alike)
@@ -146,10 +146,10 @@ class _Copying:
 
 
 def length_of_text(text: str) -> int:
-    """Return how long a text is in JSON.
+    """Return the length of a text in JSON, with its quotes.
 
     Raises:
-        NotPlainError: It is not UTF-8.
+        NotPlainError: The text cannot be encoded as UTF-8.
     """
     if not is_utf8(text):
         raise NotPlainError(say("value_not_utf8"))
@@ -157,11 +157,11 @@ def length_of_text(text: str) -> int:
 
 
 def length_of_texts(texts: Collection[str]) -> int:
-    """Return how long texts are in JSON without their quotes.
+    """Return the length of texts in JSON, without their quotes.
 
     Raises:
-        NotPlainError: One of them is not UTF-8.
-        TypeError: One of them is no text.
+        NotPlainError: One of the texts cannot be encoded as UTF-8.
+        TypeError: One of them is not a text.
     """
     joined = "".join(texts)
     if joined.isascii():
@@ -170,10 +170,10 @@ def length_of_texts(texts: Collection[str]) -> int:
 
 
 def length_of_integer(value: int) -> int:
-    """Return about how long an integer is in JSON.
+    """Return the approximate length of an integer in JSON.
 
     Raises:
-        NotPlainError: It is longer than Python writes one.
+        NotPlainError: The integer is longer than Python can convert to text.
     """
     bits = value.bit_length()
     if bits > MOST_BITS:

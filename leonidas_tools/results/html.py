@@ -23,11 +23,11 @@ _ELEMENTS = {
     "audio/wav": '<audio controls src="{source}"></audio>',
     "audio/mpeg": '<audio controls src="{source}"></audio>',
 }
-"""How kinds of media are shown; SVG is none of them, since it can hold programs."""
+"""HTML of the media types that are shown; SVG is not, since it can contain scripts."""
 
 
 def html_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as an HTML table with the keys of the first row as its head.
+    """Return rows as an HTML table with the keys of the first row as its header.
 
     All text is escaped: names, descriptions and results may come from others.
 
@@ -48,7 +48,7 @@ def html_table(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def html_media(media: Iterable[Media]) -> str:
-    """Return pictures and sounds as HTML; other kinds of media are named.
+    """Return images and audio as HTML; other media by their type and size.
 
     Example:
         >>> from leonidas_tools.calls.call import Media

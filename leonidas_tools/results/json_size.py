@@ -1,4 +1,4 @@
-"""The number of values in a JSON text, counted without reading it."""
+"""The number of values in a JSON text, counted without parsing it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import re
 from typing import Final
 
 MOST_VALUES: Final = 250_000
-"""Limit of a text that is read on the event loop: each value may hold it for some 2 microseconds,
-most of them in the garbage collector."""
+"""Limit of a text that is parsed on the event loop: each value may block it for about 2
+microseconds, mostly in the garbage collector."""
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""A string, which may lack its end: else it would be looked for from each quote in it again."""
+"""A string, which may lack its end: otherwise each quote in it would start another search."""
 _FEW: Final = 1_000
 _MOST_QUOTES: Final = 4 * MOST_VALUES
 
 
 def has_too_many_values(text: bytes, most: int = MOST_VALUES) -> bool:
-    """Return whether a JSON text has more values than may be read at once."""
+    """Return whether a JSON text has more values than may be parsed at once."""
     return _count(text) > most and count_values(text) > most
 
 
 def count_values(text: bytes) -> int:
-    r"""Return how often something opens values or stands between them in a JSON text.
+    r"""Return the number of commas, brackets and braces that open or separate values.
 
-    What stands in strings counts only where all that is found is little, or where there are very
-    many strings.
+    Those in strings are counted too if the total is small, or if there are very many
+    strings.
 
     Example:
         >>> count_values(b'[{"a": 1, "b": []}]')

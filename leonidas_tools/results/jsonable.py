@@ -1,4 +1,4 @@
-"""Values that JSON does not know → values that it knows, as many as there is room for."""
+"""Conversion of Python values to plain JSON, up to a limit of items and characters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from typing import Any, Final
 from leonidas_tools.results.texts import say
 
 MOST_BITS = 8192
-"""Python writes no integer of more than 4,300 digits, and neither does its JSON encoder."""
+"""Limit of the bits of an integer; Python converts at most 4,300 digits to text."""
 
 _TEXTS = (str, bytes, bytearray, memoryview)
 _LISTS = (Sequence, AbstractSet, Iterator, ValuesView)
@@ -40,7 +40,7 @@ _BUILTIN_LEAVES: Final = frozenset(
         dt.timedelta,
     }
 )  # fmt: skip
-"""Types whose own code runs when they are converted is bounded, and none is the tool's."""
+"""Types whose conversion takes bounded time and runs no code of the tool."""
 
 
 class NotPlainError(ValueError):
@@ -48,7 +48,7 @@ class NotPlainError(ValueError):
 
 
 class ForeignTypeError(NotPlainError):
-    """Raised for a value of a type that runs code of its own when it is converted."""
+    """Raised for a value of a type that runs its own code when it is converted."""
 
 
 def is_utf8(text: str) -> bool:
@@ -63,9 +63,9 @@ def is_utf8(text: str) -> bool:
 
 
 def utf8_text(text: str) -> str:
-    r"""Return the text with U+FFFD in the place of each lone surrogate.
+    r"""Replace each lone surrogate in a text with U+FFFD.
 
-    Two surrogates that make one character become that character.
+    Two surrogates that form one character become that character.
 
     Example:
         >>> utf8_text("caf\udce9.txt") == "caf\ufffd.txt"
@@ -77,14 +77,13 @@ def utf8_text(text: str) -> str:
 
 
 class Conversion:
-    """Puts every part of a value that JSON does not know into a form that it knows.
+    """Converts a value to plain JSON.
 
-    It takes no more items and characters than there is room for, since more would be cut: an
-    iterator may never end, and many items may be the same long text.
+    It reads at most `room` items and characters of text, since more would be cut: an iterator may
+    never end, and many items may be the same long text. It makes at most `lists` lists and objects.
 
-    `room` bounds the items and the characters of text that are taken, `lists` the lists and objects
-    that are made. `foreign` types run code of their own, such as `__str__`: that code may block, so
-    it must not run on the event loop.
+    `foreign` allows types that run their own code, such as `__str__`: that code may block, so it
+    must not run on the event loop.
 
     Example:
         >>> Conversion(100).of({"sizes": {7}, 2: float("inf")})
@@ -104,8 +103,8 @@ class Conversion:
         """Return the value as plain JSON.
 
         Raises:
-            ForeignTypeError: It runs code of its own when it is converted, which is not wanted.
-            NotPlainError: It has no JSON form; the message says nothing of what it holds.
+            ForeignTypeError: A type runs its own code when it is converted, and `foreign` is false.
+            NotPlainError: The value has no JSON form; the message contains no part of the value.
         """
         if depth > _DEEPEST:
             raise NotPlainError(say("value_too_deep"))
@@ -124,7 +123,7 @@ class Conversion:
         except NotPlainError:
             raise
         except Exception as error:
-            # Without its text: what the tool's own types raise may hold a secret.
+            # Without its text: an exception of the tool's own types may contain a secret.
             raise NotPlainError(say("value_no_json", type=kind.__name__)) from error
 
     def _of_other(self, value: Any, kind: type, depth: int) -> Any:
@@ -168,8 +167,8 @@ class Conversion:
         return shown if type(shown) is str else str(shown)
 
     def _text(self, text: str) -> str:
-        """Return the text if what there is room for is UTF-8, else that much of it, made UTF-8."""
-        room = max(self._left, 0) + 1  # one more than there is room for, so that it is cut later
+        """Return the text if its part within the limit is UTF-8; else that part, made UTF-8."""
+        room = max(self._left, 0) + 1  # one more than the limit, so that the text is cut later
         self._left -= min(len(text), room)
         if text.isascii():
             return text
@@ -181,7 +180,7 @@ class Conversion:
             if isinstance(value, Coroutine):
                 value.close()  # else Python warns that it was never awaited
             raise NotPlainError(say("value_awaitable", type=type(value).__name__))
-        kind = type(value)  # a lazy proxy says that its class is another
+        kind = type(value)  # `isinstance` would believe the class that a lazy proxy names
         if issubclass(kind, Enum):
             return value.value
         if issubclass(kind, str):
@@ -197,12 +196,12 @@ class Conversion:
     def _from_pydantic(self, value: Any) -> Any:
         from pydantic_core import to_jsonable_python
 
-        if _has_iterator(value):  # pydantic would go on to its end, and it may have none
+        if _has_iterator(value):  # pydantic would read it to its end, and it may be endless
             raise NotPlainError(say("value_iterator", type=type(value).__name__))
         return to_jsonable_python(value, bytes_mode="base64", fallback=self._described)
 
     def _described(self, value: Any) -> Any:
-        """Return what pydantic does not know, as its own text or, lacking one, its type's name."""
+        """Convert a value unknown to pydantic: a mapping, a list, its `str`, or its type's name."""
         if isinstance(value, Mapping):
             return dict(self._listed(value.items()))
         if isinstance(value, _LISTS):
@@ -213,7 +212,7 @@ class Conversion:
         return str(value)
 
     def _listed(self, items: Iterable[Any]) -> Iterator[Any]:
-        """As many items as there is room for in all that pydantic asks about together."""
+        """Yield items up to the limit, which all values unknown to pydantic share."""
         for item in itertools.islice(items, max(self._unlisted, 0)):
             self._unlisted -= 1
             yield item

@@ -1,7 +1,7 @@
-"""Turn what a tool returns into plain JSON; measure it, and truncate it to a size.
+"""Convert the result of a tool to plain JSON; measure it, and truncate it to a size.
 
-The Live client serialises answers while it sends them, where a set or a NaN ends the session
-(`google/genai/live.py`, `send_tool_response`). So nothing but plain JSON may leave a tool.
+The Live client serialises function responses while it sends them: a set or a NaN ends the session
+(`google/genai/live.py`, `send_tool_response`). So only plain JSON may leave a tool.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ __all__ = [
 ]
 
 MOST_ON_LOOP = 32_768
-"""Longest JSON whose value is examined on the event loop.
+"""Longest JSON, in bytes, whose value is processed on the event loop.
 
-Values with shared parts and `range` objects are small, and their JSON is not. The loop only finds
-out that a value is longer; a thread converts and cuts it.
+A value with shared parts, or a `range`, may be small while its JSON is long. The event loop only
+detects that a value is too long; a thread converts and cuts it.
 """
 _MOST_LISTS = 262_144
-"""Most lists and objects copied: to collect and drop millions blocks the event loop."""
+"""Most lists and objects copied: garbage collection of millions blocks the event loop."""
 _MOST_LISTS_ON_LOOP = 4096
 _FEW = 4096
-"""Length up to which looking at each item is quicker than looking at columns."""
+"""Length up to which checking each item is quicker than checking columns."""
 _ROOM_OF_MANY = 2 * _MOST_LISTS
 _BRANCHES = frozenset({dict, list})
 _ENDLESS = 1 << 62
 _MARGIN = 65_536
-"""Margin examined beyond what is kept where secrets are masked, so that none is cut."""
+"""Length that is masked beyond the limit of a result, so that no secret is cut in two."""
 
 Keep: TypeAlias = Literal["head", "tail", "both"]
-"""Part kept of a text that is too long: its beginning, its end, or a fifth and four fifths."""
+"""Part to keep of a text that is too long: its beginning, its end, or a fifth and four fifths."""
 
 _LEAVES = frozenset({bool, type(None)})
 _MOST_FLAT = 64
@@ -67,28 +67,28 @@ _CUT_WORDS = 8
 """Length of the quotes and the ellipsis of a cut text."""
 _FEWEST_CHARACTERS = 8
 _NOTE = 32
-"""Room for the number of omitted items, so that a truncated value is not truncated again."""
+"""Length reserved for the number of omitted items, so that a cut value is not cut again."""
 _HEAD_SHARE = {"tail": 0.0, "both": 0.2}
 
 Mask: TypeAlias = Callable[[Any], Any]
-"""Takes the secrets out of plain JSON."""
+"""Masks the secrets in plain JSON."""
 
 
 class TooLongError(ValueError):
-    """Raised for a value whose JSON is longer than may be looked through here."""
+    """Raised for a value whose JSON is longer than the limit."""
 
 
 def plain(
     value: Any, max_bytes: int, *, mask: Mask | None = None, foreign: bool = True
 ) -> tuple[Any, bool]:
-    """Return the value as plain JSON, and whether something was cut to keep it small.
+    """Return the value as plain JSON, and whether something was cut to limit its size.
 
     The result shares nothing with the value, and its texts are valid UTF-8. The work is bounded by
     `max_bytes`, however large the value is.
 
     Raises:
-        ForeignTypeError: The value has such a type, and `foreign` is false.
-        NotPlainError: The value contains itself, is nested too deeply, or holds what has no text.
+        ForeignTypeError: The value has a type that runs its own code, and `foreign` is false.
+        NotPlainError: The value contains itself, is nested too deeply, or has no JSON form.
 
     Example:
         >>> plain({"sizes": [1, 2]}, 100)
@@ -119,8 +119,8 @@ def measured(
     """Return the value as `plain` does, with the length of its JSON.
 
     Raises:
-        TooLongError: It has to be cut, or its JSON is longer than `longest`: the work is bounded
-            by that, too. An ASCII text takes no work, however long it is.
+        TooLongError: `longest` is given, and the JSON is longer than it or than `max_bytes`. Both
+            bound the work. An ASCII text shorter than `max_bytes` takes no work.
     """
     if mask is not None:
         unmasked = measured(value, max_bytes + _MARGIN, foreign=foreign, longest=longest)
@@ -172,7 +172,7 @@ def _flat(value: dict[Any, Any], room: int) -> Measured | None:
 
 
 def _whole(value: Any, room: int, *, on_loop: bool) -> Measured | None:
-    """Return a copy of a plain value if its JSON fits."""
+    """Return a copy of a plain value if its JSON fits, else `None`."""
     few = room if on_loop else min(room, _FEW)
     left = room_left((value,), few)  # quicker for a small value, which most are
     if left >= 0:
@@ -190,14 +190,14 @@ def _cut(value: Any, max_bytes: int) -> Measured:
     fitted = fitting(value, max_bytes)
     try:
         size = length(fitted)
-    except NotPlainError:  # only as much of each text was looked at as there was room for
+    except NotPlainError:  # each text was checked only up to the limit
         fitted = Conversion(_ENDLESS).of(fitted)
         size = length(fitted)
     return Measured(snapshot(fitted), fitted is not value, size)
 
 
 def _has_many_lists(value: Any) -> bool:
-    """Tell whether a plain value has more lists and objects than are copied; shared ones count."""
+    """Return whether a plain value has too many lists and objects to copy; count shared ones."""
     waiting, seen = [value], 0
     while waiting:
         each = waiting.pop()
@@ -212,7 +212,7 @@ def _has_many_lists(value: Any) -> bool:
 
 
 def snapshot(value: Any) -> Any:
-    """Return a deep copy of a plain value, whose owner may go on changing it."""
+    """Return a deep copy of a plain value, which its owner may still change."""
     kind = type(value)
     if kind is dict:
         copied = value.copy()  # most are flat: to copy them so is twice as quick
@@ -226,10 +226,10 @@ def snapshot(value: Any) -> Any:
 
 
 def length(value: Any) -> int:
-    """Return how long the JSON of a plain value is, roughly, with all but ASCII escaped.
+    """Return the approximate length of a plain value's JSON, with non-ASCII characters escaped.
 
-    Divided by four it is about the number of tokens: an ASCII character counts a quarter of a
-    token, a Chinese one one and a half.
+    A quarter of it is about the number of tokens: an ASCII character counts as a quarter of a
+    token, a Chinese character as one and a half.
 
     Example:
         >>> length("Lisbon"), length("里斯本")
@@ -239,7 +239,7 @@ def length(value: Any) -> int:
 
 
 def fits(value: Any, room: int) -> bool:
-    """Return whether the JSON of a plain value fits; stop at the first byte too many."""
+    """Return whether the JSON of a plain value fits; stop once it does not."""
     return room_left((value,), room) >= 0
 
 
@@ -256,7 +256,7 @@ def fitting(value: Any, room: int, keep: Keep = "head") -> Any:
 
 
 def beginning(text: str, room: int) -> str | None:
-    """Return the text if there is room for it, else its first words; `None` without room for any.
+    """Return the text if it fits, else its first words; `None` if no words fit.
 
     Example:
         >>> beginning("Two flights were found.", 22), beginning("Two flights were found.", 5)
@@ -270,17 +270,17 @@ def beginning(text: str, room: int) -> str | None:
 
 
 def whole_items(items: Sequence[Any], room: int) -> list[Any]:
-    """Return the first of some values, as many as there is room for."""
+    """Return the first items, as many as fit."""
     return list(items[: _items(items, room - 2)])
 
 
 def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: C901, PLR0912 - below
-    """Return what is left of `room` after the items; negative as soon as there is none.
+    """Return the rest of `room` after the items; stop as soon as it is negative.
 
     Raises:
         NotPlainError: One of them is not plain JSON.
     """
-    # One loop that looks at leaves itself: a call for each would cost three times as much.
+    # One loop that checks leaves itself: a call for each would cost three times as much.
     if depth > DEEPEST:
         raise NotPlainError(say("value_too_deep"))
     for item in items:
@@ -305,7 +305,7 @@ def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: 
 
 
 def _length_of_keys(value: dict[Any, Any], room: int) -> int:
-    """Return the length of the keys with quotes and colons; stop where the room ends."""
+    """Return the length of the keys with quotes and colons; stop at the limit."""
     around = 2 + 4 * len(value)
     if around > room:
         return around
@@ -366,14 +366,14 @@ def _kept(items: Sequence[Any], count: int, room: int) -> list[Any]:
 
 
 def _begun(item: Any, room: int) -> tuple[Any, ...]:
-    """Return the beginning of an item there is not enough room for, where that is worth showing."""
+    """Return the beginning of an item that does not fit, if it is worth showing."""
     if room < _WORTH_SHOWING or type(item) not in (str, list, dict):
         return ()
     return (_fitting(item, room),)
 
 
 def _ends(value: Any, room: int, share: float) -> Any:
-    """Return the beginning and the end of a value there is not enough room for."""
+    """Return the beginning and the end of a value that does not fit."""
     kind = type(value)
     if kind is str:
         return _ends_of_text(value, room, share)
@@ -394,7 +394,7 @@ def _ends_of_text(text: str, room: int, share: float) -> str:
 
 
 def _characters(text: str, room: int) -> int:
-    """Return how many of its first characters there is room for."""
+    """Return how many of the first characters fit."""
     most = min(len(text), room)
     least = most if len(_as_json(text[:most])) - 2 <= room else room // 12
     while least < most:
@@ -423,7 +423,7 @@ def _ends_of_list(items: list[Any], room: int, share: float) -> list[Any]:
 
 
 def _items(items: Sequence[Any], room: int) -> int:
-    """Return how many of the first items there is room for."""
+    """Return how many of the first items fit."""
     for index, item in enumerate(items):
         room = room_left((item,), room)
         if room < 0:

@@ -42,7 +42,7 @@ def clearly_closest(name: str, names: Iterable[str]) -> str | None:
     """Return the only name that `name` can be a misspelling of, or `None` in doubt.
 
     A few letters may differ, one in six and at most two; the first letter and digits may not. Any
-    other name has to differ by two letters more. Case and separators do not count.
+    other name must differ by at least two letters more. Case and separators do not count.
 
     Example:
         >>> clearly_closest("get_wether", ["get_weather", "send_mail"])
@@ -68,7 +68,7 @@ def clearly_closest(name: str, names: Iterable[str]) -> str | None:
     if len(found) > 1 and found[1][0] < found[0][0] + _MARGIN:
         return None
     best = found[0][1]
-    # "set" is no slip of the pen for "get", and neither is one year for another.
+    # "set" is no typo of "get", and one year is no typo of another.
     same_start = _letters(best)[:1] == plain[:1] != ""
     return best if same_start and _digits(best) == _digits(name) else None
 

@@ -1,4 +1,4 @@
-"""Results that are too long for the model, kept whole so that it can ask for more of them."""
+"""Results that are too long for the model, stored so that the model can read the rest."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ _MOST_BYTES = 16 * 1024 * 1024
 
 
 class Piece(Protocol):
-    """A piece of a result that is kept."""
+    """A piece of a stored result."""
 
     @property
     def content(self) -> bytes:
-        """Return the piece."""
+        """Return the bytes of the piece."""
 
     @property
     def size(self) -> int:
-        """Return how long the whole is, in bytes."""
+        """Return the size of the whole result in bytes."""
 
 
 class KeepsResults(Protocol):
     """A store of long results: in memory, or in a database."""
 
     async def put(self, content: bytes, *, mime_type: str, session: str | None) -> str:
-        """Keep a result, and return a handle for it."""
+        """Store a result, and return a handle for it."""
         ...
 
     async def read(
         self, handle: str, *, offset: int, limit: int | None, session: str | None
     ) -> Piece:
-        """Return a piece of a result; raises `StoreError` where there is none."""
+        """Return a piece of a result, and raise `StoreError` if there is no such result."""
         ...
 
 
@@ -45,7 +45,7 @@ class _StoredPiece:
 
 
 class ResultMemory:
-    """Keeps results in memory; where they are too many, the oldest go first."""
+    """Stores results in memory; drops the oldest beyond `max_bytes`."""
 
     def __init__(self, max_bytes: int = _MOST_BYTES) -> None:
         self.max_bytes = max_bytes
@@ -59,10 +59,10 @@ class ResultMemory:
         mime_type: str = "text/plain",
         session: str | None = None,  # noqa: ARG002 - each session has a memory of its own
     ) -> str:
-        """Keep a result.
+        """Store a result, and return a handle for it.
 
         Raises:
-            StoreError: It is longer than all may be together.
+            StoreError: The result is longer than `max_bytes`.
         """
         if len(content) > self.max_bytes:
             raise StoreError(f"A {mime_type} of {len(content)} bytes is too long to be kept")
@@ -85,7 +85,7 @@ class ResultMemory:
         """Return a piece of a result.
 
         Raises:
-            StoreError: There is no such result, or no longer.
+            StoreError: There is no such result, or it was dropped.
         """
         content = self._kept.get(handle)
         if content is None:
@@ -95,7 +95,7 @@ class ResultMemory:
 
 
 class Results:
-    """The long results of a session, wherever they are kept.
+    """The store of a session's long results.
 
     Example:
         >>> import asyncio
@@ -110,4 +110,4 @@ class Results:
 
     def __init__(self) -> None:
         self.store: KeepsResults = ResultMemory()
-        """By default the memory of this session; an application may put a database here."""
+        """By default the memory of this session; an application may set a database."""

@@ -1,7 +1,7 @@
-"""The texts that the library itself says to a model or a user, each under a key.
+"""The library's own texts for a model or a user, each with a key.
 
-A result carries the key of its text, so that the settings can reword it. Only these texts have
-keys: what a tool or an MCP server says is never replaced.
+A result contains the keys of its texts, so that the settings can reword them. Only these texts
+have keys: texts of a tool or an MCP server are never replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Text:
 
     Args:
         default: The template, with named placeholders such as `{tool!r}`.
-        when: When it is said.
+        when: When it is used.
         required: Placeholders that every template for it must have.
         more: Placeholders that the default does not use.
     """
@@ -36,15 +36,15 @@ class Text:
 
     @property
     def placeholders(self) -> list[str]:
-        """Return the names that a template for it may use."""
+        """Return the placeholders that a template may use."""
         found = [name for _, name, _, _ in Formatter().parse(self.default) if name]
         return list(dict.fromkeys([*found, *self.more]))
 
     def check(self, template: str) -> None:
-        """Check a template that is to replace the default.
+        """Check a template that replaces the default.
 
         Raises:
-            ValueError: It uses what is no placeholder of this text, or cannot be read.
+            ValueError: It is too long, has control characters, or lacks or misuses a placeholder.
         """
         if len(template) > _LONGEST:
             raise ValueError(f"is longer than {_LONGEST} characters: shorten it")
@@ -1471,28 +1471,28 @@ TEXTS: Mapping[str, Text] = {
 
 @dataclass(frozen=True, slots=True)
 class _Fill:
-    """A text by its key, with what its placeholders stand for."""
+    """A text by its key, with the values of its placeholders."""
 
     key: str
     values: Mapping[str, Any]
 
 
 class MessageText(str):
-    """A text of the library that knows by which keys it was made; to all others it is a `str`."""
+    """A text of the library that contains the keys it was made from; otherwise a `str`."""
 
     __slots__ = ("parts",)
 
     parts: tuple[str | _Fill, ...]
 
     def __new__(cls, text: str, parts: tuple[str | _Fill, ...] = ()) -> Self:
-        """Make the text of its parts."""
+        """Create a text with its parts."""
         made = super().__new__(cls, text)
         made.parts = parts
         return made
 
 
 def say(key: str, /, **values: Any) -> MessageText:
-    """Return a text in its default words.
+    """Return a text in the default wording.
 
     Example:
         >>> say("unknown_tool", tool="serach")
@@ -1502,7 +1502,7 @@ def say(key: str, /, **values: Any) -> MessageText:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return a text, or its first characters and an ellipsis where it is longer.
+    """Return a text, or its first characters and an ellipsis if it is longer.
 
     Example:
         >>> shortened("Lisbon", 6), shortened("Lisbon", 3)
@@ -1512,7 +1512,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def join(*texts: str | None, between: str = " ") -> MessageText:
-    """Return the texts in one; each keeps its key.
+    """Join texts into one; each keeps its key.
 
     Example:
         >>> join(None, "No seats.", say("tried", count=3))
@@ -1551,7 +1551,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """Return the text that `to_json` was given; `None` where the JSON is no such text.
+    """Return the text from the result of `to_json`; `None` if the JSON is not such a text.
 
     Example:
         >>> from_json(to_json(say("tried", count=2)))
@@ -1579,7 +1579,7 @@ def _parts_of(text: str) -> tuple[str | _Fill, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The texts that the settings reword.
+    """The wording of the texts, with the templates of the settings.
 
     Example:
         >>> Wording({"tried": "Tried {count} times."}).reword(join("No.", say("tried", count=2)))
@@ -1589,13 +1589,13 @@ class Wording:
     templates: Mapping[str, str]
 
     def reword(self, text: str | None) -> str | None:
-        """Return a text in the words of the settings; a text without a key does not change."""
+        """Return a text in the wording of the settings; a text without a key is unchanged."""
         if type(text) is not MessageText:
             return text
         return "".join(part if isinstance(part, str) else self._filled(part) for part in text.parts)
 
     def text(self, key: str, /, **values: Any) -> str:
-        """Return a text in the words of the settings.
+        """Return a text in the wording of the settings.
 
         Example:
             >>> AS_IT_IS.text("tried", count=2)
@@ -1608,7 +1608,7 @@ class Wording:
         if template is None:
             values = {name: self._nested(value) for name, value in fill.values.items()}
             return TEXTS[fill.key].default.format(**values)
-        # `{tool}` without `!r` shows a name that a model made up: nothing in it may be unseen.
+        # `{tool}` without `!r` shows a name that a model invented: all of it must be visible.
         shown = {
             name: _Shown(value) if isinstance(value, str) else value
             for name, value in zip(
@@ -1621,7 +1621,7 @@ class Wording:
         return self.reword(value) if type(value) is MessageText else value
 
     def template(self, key: str, language: str) -> str:
-        """Return the template of a text in a language; in English where there is no other.
+        """Return the template of a text in a language; in English if there is no other.
 
         Example:
             >>> AS_IT_IS.template("approval_question", "pt-BR")
@@ -1633,7 +1633,7 @@ class Wording:
 
 
 class _Shown(str):
-    """A value that is shown with its unseen characters written out."""
+    """A value that is shown with its invisible characters as `<U+…>`."""
 
     __slots__ = ()
 
@@ -1642,4 +1642,4 @@ class _Shown(str):
 
 
 AS_IT_IS = Wording({})
-"""The default words of all texts."""
+"""The default wording of all texts."""

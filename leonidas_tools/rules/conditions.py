@@ -36,13 +36,13 @@ _LOOK_ALIKES = str.maketrans(  # of Cyrillic, Greek and Armenian, and of Latin i
 )
 _SEPARATOR = re.compile("[,;<>\uff0c\uff1b\u3001]")
 _FULL_STOP = re.compile("(?<=[A-Za-z0-9])\u3002(?=[A-Za-z0-9])")
-"""An ideographic full stop in a domain name, which stands for a dot there."""
+"""An ideographic full stop in a domain name, where it is equivalent to a dot."""
 _BETWEEN = re.compile(r"[\s,;<>()\"'\uff0c\uff1b\u3001]+")
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 """A character as JSON may write it, which a tool reads as the character."""
 _MOST_LEAVES = 10_000
 _MOST_TEXTS = 1_000
-"""Most texts in a list that are read as JSON."""
+"""Most texts in a list that are parsed as JSON."""
 _MOST_REFERENCES = 32
 _MOST_BYTES = 1 << 20
 _MOST_STEPS = 10_000
@@ -54,7 +54,7 @@ _LONGEST_BOUNDED = 1_000
 
 
 class _Unreadable:
-    """A value that cannot be read where it stands: any condition on it is in doubt."""
+    """A value that cannot be read at its place: any condition on it is in doubt."""
 
     def __repr__(self) -> str:
         return "?"
@@ -92,10 +92,10 @@ def steps_of(path: Path) -> tuple[str, ...]:
 def values_at(arguments: Any, steps: Sequence[str], *, parts: bool = True) -> Sequence[Any]:
     """Return the values at a path: an empty list if there are none.
 
-    A `*` selects every item of a list, every value of an object, or a single value itself. Of a
+    A `*` selects every item of a list, every value of an object, or a single value itself. From a
     text it selects the text, and each part of it between commas, semicolons, brackets and spaces;
-    of a text in a list or object, between all of these but spaces. A name leads into lists of
-    lists, and into JSON that is given as text. Without `parts`, texts are not taken apart.
+    from a text in a list or object, between all of these except spaces. A name leads into nested
+    lists, and into JSON that is passed as text. Without `parts`, texts are not split.
 
     Example:
         >>> values_at({"files": [{"size": 1}, {"size": 2}]}, ("files", "*", "size"))
@@ -113,7 +113,7 @@ def values_at(arguments: Any, steps: Sequence[str], *, parts: bool = True) -> Se
 
 def _inside(value: Any, step: str, *, parts: bool) -> Sequence[Any]:
     if type(value) is dict or isinstance(value, Mapping):
-        if step == _ANY:  # also where a key is `*`: it must not hide the values beside it
+        if step == _ANY:  # even if a key is `*`: it must not hide the values beside it
             return _with_parts(list(value.values())) if parts else list(value.values())
         return [value[step]] if step in value else []
     if isinstance(value, list | tuple):
@@ -158,13 +158,13 @@ def _inside_json(text: str, step: str) -> Sequence[Any]:
         return [UNREADABLE]
     try:
         value = json.loads(text, object_pairs_hook=_all_values, strict=False)
-    except (ValueError, RecursionError):  # a tool may read it nevertheless
+    except (ValueError, RecursionError):  # a tool may still be able to read it
         return [UNREADABLE]
     return _inside(value, step, parts=False)
 
 
 def _all_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of a name that stands twice, all values, since a tool reads any of them."""
+    """Return an object with all values of a repeated name, since a tool may read any of them."""
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
@@ -189,7 +189,7 @@ def _with_parts(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def is_described(schema: Any, steps: Sequence[str]) -> bool:
-    """Return whether a JSON Schema lets a value stand at a path; `True` if that is unclear.
+    """Return whether a JSON Schema allows a value at a path; `True` if that is unclear.
 
     In an object with named properties, any other name is not described, even if the schema allows
     additional properties: such a path is a mistake, or the tool has changed.
@@ -275,8 +275,8 @@ class Condition:
 
     Args:
         equals: The value equals this one.
-        matches: The value contains a match of this regular expression. Of values other than text,
-            their JSON is searched.
+        matches: The value contains a match of this regular expression. Values other than text are
+            searched as JSON.
         above: The value is a greater number.
         below: The value is a smaller number.
         count_above: The value has more items.
@@ -330,7 +330,7 @@ class Condition:
 
     @property
     def _key(self) -> str:
-        """Identifies the condition; by `repr`, since `1 == True` in Python and not in JSON."""
+        """Return a key of the condition; by `repr`, since `1 == True` in Python and not in JSON."""
         return repr(sorted(self._said.items()))
 
     def __repr__(self) -> str:
@@ -338,7 +338,7 @@ class Condition:
 
 
 class Expression:
-    r"""A regular expression whose search time is bounded, whatever the text.
+    r"""A regular expression whose search time is bounded for any text.
 
     The search is linear. Lookaround and backreferences need a backtracking engine; it is limited in
     steps and length of text, and beyond these limits the result is in doubt.
@@ -492,7 +492,7 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and value[:1].isalpha() and value[0] not in _BEGIN_NUMBERS:
-        return None  # as most texts, which `float` takes long to refuse
+        return None  # as most texts: `float` is slow to refuse them
     try:
         found = float(value)
     except (ValueError, OverflowError):
@@ -501,7 +501,7 @@ def _number(value: Any) -> float | None:
 
 
 def _has_more(value: Any, limit: int) -> bool | None:
-    """Return whether a value has more items; in doubt if it has only with those in an item."""
+    """Return whether a value has more items; in doubt if it has more only with their parts."""
     if not isinstance(value, Mapping | list | tuple):
         return None
     if len(value) > limit:
@@ -511,7 +511,7 @@ def _has_more(value: Any, limit: int) -> bool | None:
 
 
 def _items_in(item: Any) -> int:
-    """Return how many items a tool may take one for: "a@home, b@home" is two."""
+    """Return how many items a tool may split an item into: "a@home, b@home" is two."""
     if isinstance(item, str):
         return sum(1 for part in _SEPARATOR.split(item, _MOST_LEAVES) if part.strip())
     return len(item) if isinstance(item, list | tuple) else 1

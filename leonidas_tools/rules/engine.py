@@ -59,7 +59,7 @@ _ALLOWED = Verdict(decide=Decide.ALLOW)
 class RuleBook:
     """All rules of the settings.
 
-    `rules` are those besides the built-in ones.
+    `rules` are all rules except the built-in ones.
 
     Example:
         >>> from leonidas_tools.tools.metadata import ToolEffect
@@ -128,7 +128,7 @@ class ToolRules:
         return stricter(doubtful, _ALLOWED)
 
     def verdict_of(self, rule: Rule, about: Circumstances, more: Sequence[Rule] = ()) -> Verdict:
-        """Return the verdict of a rule that applies and is none of these."""
+        """Return the verdict of a rule that applies and is not one of these."""
         mode, more = about.mode, tuple(more)
         compiled = self._with_session(mode, more) if more else self._for_mode(mode)
         return self._verdict_of(rule, compiled, about, more)
@@ -162,7 +162,7 @@ class ToolRules:
         return compiled
 
     def _with_session(self, mode: Mode, more: tuple[Rule, ...]) -> Sequence[_CompiledRule]:
-        """Return the same with the rules of a session; the last session's are cached."""
+        """Return these rules with those of a session, compiled; the last result is cached."""
         kept = self._in_session
         if kept is None or kept[0] is not mode or kept[1] != more:
             kept = self._in_session = (mode, more, self._compiled(mode, self.with_more(more)))
@@ -188,7 +188,7 @@ class ToolRules:
         return _unmet(rule, self.subject, about)
 
     def acts_in(self, mode: Mode) -> bool:
-        """Return whether some call may be decided otherwise than `allow` in a mode."""
+        """Return whether a rule may decide other than `allow` about some call in a mode."""
         return any(rule.decide is not Decide.ALLOW for rule, _ in self._for_mode(mode))
 
     def always_denies(self, mode: Mode) -> bool:
@@ -203,7 +203,7 @@ class ToolRules:
 
     @property
     def may_ask(self) -> bool:
-        """Return whether a call may be asked about in any mode."""
+        """Return whether a call may need approval in any mode."""
         return any(self._asks_in(mode) for mode in Mode)
 
     def _asks_in(self, mode: Mode) -> bool:
@@ -281,7 +281,7 @@ def _is_met(
 ) -> bool | None:
     """Return whether the values meet a condition; `None` if that is in doubt.
 
-    For a rule that asks or denies one value is enough; for any other rule all values must meet it.
+    For a rule that asks or denies, one value is enough; for any other rule, all must meet it.
     """
     if not values:
         return if_missing

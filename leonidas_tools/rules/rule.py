@@ -65,7 +65,7 @@ class Rule:
         name: The name of the rule.
         decide: The decision about the calls that it applies to.
         tools: Names of tools, with wildcards. An MCP tool is also matched by `server__tool`, and in
-            a rule that asks or denies also by its name at the server.
+            a rule that asks or denies also by its name on the server.
         categories: Categories of tools.
         tags: Tags, of which a tool must have one.
         effects: Effects of tools.
@@ -73,16 +73,16 @@ class Rule:
         when: Conditions on the arguments, by path.
         modes: Modes of the session.
         users: Users of the session.
-        message: The question to the user, or the reason that the model is told; `{path}` stands for
-            the argument.
-        priority: The priority within the tier, 0 to 999; the greater takes precedence.
-        tier: Where the rule comes from.
+        message: The question to the user, or the reason for the model; `{path}` inserts the
+            argument.
+        priority: The priority within the tier, 0 to 999; the higher takes precedence.
+        tier: The origin of the rule.
         lifts: The rule whose question this one answers with "always". Other rules that deny or ask
             are not affected.
-        fingerprint: The definition of the tool to which such an answer applies, so that a changed
-            tool, or another one of that name, is asked about again.
+        fingerprint: The definition of the tool to which such an answer applies. A changed tool, or
+            another tool of that name, needs a new answer.
         deadline_seconds: How long its question stays open; `None` for the value of the settings.
-        on_expiry: What happens to the call then: `cancel` or `proceed`.
+        on_expiry: What happens to the call after that: `cancel` or `proceed`.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Rule:
 
     @property
     def strength(self) -> tuple[int, int, int]:
-        """The sort key of rules: tier, priority, severity."""
+        """Return the sort key of rules: tier, priority, severity."""
         return self.tier, self.priority, _SEVERITY[self.decide]
 
     def to_json(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Rule:
         return self.lifts is not None and self.fingerprint != subject.fingerprint
 
     def names(self, subject: Subject) -> bool:
-        """Return whether its criteria match the tool, whatever the tool's definition.
+        """Return whether its criteria match the tool, regardless of the tool's definition.
 
         A rule never asks about the tools that report an answer: its question would need them too.
         """
@@ -181,7 +181,7 @@ class Rule:
     def holds_in(self, mode: Mode, subject: Subject) -> bool:
         """Return whether it applies in a mode.
 
-        In `read_only` a rule that would let a change through applies only if it names that mode.
+        In `read_only` a rule that would allow a change applies only if it names that mode.
         """
         if self.modes:
             return mode in self.modes

@@ -29,7 +29,7 @@ class Subject:
     Args:
         names: The tool's name, and for an MCP tool also `server__tool`: a rule for
             `files__delete_file` applies whatever name the tool has here.
-        aliases: The name of an MCP tool at its server, if different. A rule for `delete_file` that
+        aliases: The name of an MCP tool on its server, if different. A rule for `delete_file` that
             asks or denies also applies if that name was taken or the tool was renamed; a rule that
             allows does not, since any server may name a tool like one of ours.
         category: The tool's own category.
@@ -38,7 +38,7 @@ class Subject:
         effect: What a call changes.
         server: The MCP server that the tool belongs to.
         requires_approval: Whether a person is asked first.
-        asks_about_risks: Whether a person is asked first where its facts name risks.
+        asks_about_risks: Whether a person is asked first if its facts contain risks.
         answers_questions: Whether it is one of the library's own tools that report an answer;
             having the name of one is not enough.
         metadata: The tool's own metadata; `None` if unknown.
@@ -65,12 +65,12 @@ class Subject:
 
     @property
     def fingerprint(self) -> str | None:
-        """The fingerprint of its definition; `None` if that is unknown."""
+        """Return the fingerprint of its definition; `None` if that is unknown."""
         return None if self.metadata is None else fingerprint_of(self.metadata)
 
     @property
     def all_names(self) -> tuple[str, ...]:
-        """All names by which a rule that asks or denies may match it."""
+        """Return all names by which a rule that asks or denies may match it."""
         return self.names + self.aliases
 
 
@@ -97,7 +97,7 @@ def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
 def with_facts(metadata: ToolMetadata | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return arguments as rules see them: with the facts that the tool derives from them.
 
-    A derivation that fails is a risk itself.
+    A derivation that fails is itself a risk.
     """
     if metadata is None or metadata.facts is None:
         return arguments
@@ -118,7 +118,7 @@ def _server_of(metadata: ToolMetadata) -> str | None:
 
 
 def _name_there(metadata: ToolMetadata, server: str | None) -> str:
-    """Return its name at its server; its own name if it has no server."""
+    """Return its name on its server; its own name if it has no server."""
     if metadata.origin is not None:
         return metadata.origin.tool
     return metadata.name if server is None else metadata.name.removeprefix(_long(server, ""))

@@ -1,4 +1,4 @@
-"""Run untrusted programs: only these files, no network, within limits, and nothing left over."""
+"""Run untrusted programs with only the given files, no network, limits, and full clean-up."""
 
 from leonidas_tools.sandbox.process import Finished, NoSandboxError, Running, UnrunnableError
 from leonidas_tools.sandbox.sandbox import Limits, Sandbox

@@ -1,9 +1,9 @@
-"""Start programs for `Sandbox`: a program of its own, which imports only the standard library.
+"""Start programs for `Sandbox`: a separate program that imports only the standard library.
 
 A Python interpreter takes longer to start than bubblewrap does, so one launcher runs for each
 `Sandbox` and forks a supervisor for every program. A supervisor adopts all descendants of its
-program, and kills them when the program ends, when its time is over, or when the process that asked
-closes its connection or dies, by whatever signal.
+program. It kills them when the program ends or times out, or when the requesting process closes
+its connection or dies, by whatever signal.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 SECCOMP_FD, STATUS_FD, CHANNEL_FD = 10, 11, 3
-"""The descriptors by which a program gets its filter, its status pipe, and a channel to us."""
+"""The file descriptors of the filter, of the status pipe, and of a program's channel to us."""
 FDS_IN_REQUEST = 6
-"""The request, the connection, the process that asks, and the three standard streams."""
+"""The request, the connection, the requesting process, and the three standard streams."""
 _FDS_OF_SUPERVISOR = 3
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
@@ -43,23 +43,23 @@ _QUIET_SECONDS = 0.05
 _UNBOUNDED = resource.RLIM_INFINITY
 _libc = ctypes.CDLL(None, use_errno=True)
 
-# What a directory or a file may be used for, as Landlock numbers it.
+# Access rights of Landlock for directories and files.
 _READ = 1 << 0 | 1 << 2 | 1 << 3
 _ON_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _NO_DEVICES = ~(1 << 6 | 1 << 11 | 1 << 15)
 _ALL = (1 << 16) - 1
 _NETWORK, _SCOPES = 0b11, 0b11
 LANDLOCK_ABI = 6
-"""The first that keeps a program from sending signals to others."""
+"""The first version that keeps a program from sending signals to other processes."""
 
 
 class _CannotError(Exception):
-    """Raised when a limit or an isolation that was asked for cannot be had."""
+    """Raised when a requested limit or isolation is not available."""
 
 
 def serve(connection: socket.socket) -> None:
-    """Keep one supervisor ready until the connection closes, and return after the last of them."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies: supervisors report by themselves
+    """Keep one supervisor ready until the connection closes; return when all have ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies: supervisors send reports themselves
     gc.freeze()
     numbers = itertools.count(1)
     supervisors = {_fork_supervisor(connection, next(numbers))}
@@ -70,12 +70,12 @@ def serve(connection: socket.socket) -> None:
             else:
                 os.close(fd)
                 supervisors.remove(fd)
-    with contextlib.suppress(ChildProcessError):  # they close their pipes a moment before they exit
+    with contextlib.suppress(ChildProcessError):  # supervisors close their pipes before they exit
         os.wait()
 
 
 def _fork_supervisor(connection: socket.socket, number: int) -> int:
-    """Return what can be read when another supervisor is needed, and ends with this one."""
+    """Return a pipe: readable when another supervisor is needed, closed when this one ends."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         _be_supervisor(connection, writing, f"leonidas-{os.getppid()}-{number}")
@@ -95,10 +95,10 @@ def _be_supervisor(connection: socket.socket, taken: int, name: str) -> NoReturn
 
 
 class _Supervisor:
-    """Runs one program, and ends whatever it has started.
+    """Runs one program, and kills all its descendants.
 
-    Its child is there before the request is, so that a request waits neither for a new process nor
-    for the control groups.
+    The child is forked before the request arrives, so a request waits neither for a new process
+    nor for the control groups.
     """
 
     def __init__(self, groups: _Groups) -> None:
@@ -107,7 +107,7 @@ class _Supervisor:
         self._has_called = False
 
     def run(self, connection: socket.socket, taken: int) -> None:
-        """Wait for a request, run it and report."""
+        """Wait for a request, run its program and send a report."""
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         ours, childs = socket.socketpair()
         problem_out, problem_in = os.pipe()
@@ -122,27 +122,27 @@ class _Supervisor:
         os.close(status_in)
         try:
             _, fds, _, _ = socket.recv_fds(ours, 1, _FDS_OF_SUPERVISOR)
-            if fds:  # or the connection has closed
+            if fds:  # empty if the connection has closed
                 self._supervise(fds, problem_out, status_out, taken)
         finally:
             self._end_all()
 
     def _supervise(self, fds: list[int], problem_out: int, status_out: int, taken: int) -> None:
-        """Wait until the program has ended or has to, and report."""
+        """Wait until the program ends or must be killed, and send a report."""
         control, owner, request = socket.socket(fileno=fds[1]), fds[2], _read_request(fds[0])
         try:
             deadline = time.monotonic() + request["timeout_seconds"]
-            problem = os.read(problem_out, _MOST_STATUS_BYTES)  # ends when the program begins
+            problem = os.read(problem_out, _MOST_STATUS_BYTES)  # returns when the program starts
             began = time.monotonic()
             watched = (control.fileno(), owner, os.pidfd_open(self._child))
-            # Another supervisor would compete with the program for the processor as it begins.
+            # A new supervisor would compete with the starting program for the processor.
             if not _ready(watched, time.monotonic() + _QUIET_SECONDS):
                 self._call_next(taken)
             stopped_by = _wait(watched, deadline)
             seconds = time.monotonic() - began
         finally:
             code, usage = self._end_all()
-            if request["private"]:  # removed here, for the owner may be dead
+            if request["private"]:  # removed here, as the owner may be dead
                 with contextlib.suppress(OSError, RecursionError):
                     _remove(request["private"])
         told = {
@@ -159,14 +159,14 @@ class _Supervisor:
         self._call_next(taken)
 
     def _call_next(self, taken: int) -> None:
-        """Ask for another supervisor, once."""
+        """Request another supervisor, once."""
         if not self._has_called:
             self._has_called = True
             with contextlib.suppress(OSError):  # the launcher may be gone
                 os.write(taken, b"t")
 
     def _end_all(self) -> tuple[int, resource.struct_rusage]:
-        """Kill all descendants; return the exit code of the program and what they have used."""
+        """Kill all descendants; return the exit code of the program and their resource usage."""
         code, stops = -1, os.WNOHANG
         while True:
             try:
@@ -181,17 +181,17 @@ class _Supervisor:
                 self._kill_all()
 
     def _kill_all(self) -> None:
-        """Kill what there is; what else it has started will become a child of this process."""
+        """Kill all children; orphaned descendants then become children of this process."""
         self._groups.stop()
         for pid in _children():
-            with contextlib.suppress(OSError):  # of another user, or at its end
+            with contextlib.suppress(OSError):  # owned by another user, or exiting
                 resource.prlimit(pid, resource.RLIMIT_NPROC, (0, 0))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
 def _ready(watched: tuple[int, ...], until: float | None) -> set[int]:
-    """Wait until one of these descriptors can be read; return which."""
+    """Wait until some of the descriptors are readable, and return them."""
     poll = select.poll()
     for fd in watched:
         poll.register(fd, select.POLLIN)
@@ -200,7 +200,7 @@ def _ready(watched: tuple[int, ...], until: float | None) -> set[int]:
 
 
 def _wait(watched: tuple[int, ...], deadline: float) -> str | None:
-    """Wait until the program, which is the last of them, ends or has to; return why it has to."""
+    """Wait for the program, the last descriptor, to end; else return why it must be killed."""
     while time.monotonic() < deadline:
         ready = _ready(watched, deadline)
         if ready:
@@ -209,14 +209,14 @@ def _wait(watched: tuple[int, ...], deadline: float) -> str | None:
 
 
 def _remove(path: str, directory: int | None = None) -> None:
-    """Remove a file, or a directory with all that is in it; no link is followed."""
+    """Remove a file, or a directory with all its content, without following links."""
     try:
         os.unlink(path, dir_fd=directory)
     except IsADirectoryError:
         os.chmod(path, 0o700, dir_fd=directory)
         inside = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
         try:
-            for name in os.listdir(inside):  # noqa: PTH208 - of a descriptor
+            for name in os.listdir(inside):  # noqa: PTH208 - takes a descriptor
                 _remove(name, inside)
         finally:
             os.close(inside)
@@ -224,16 +224,16 @@ def _remove(path: str, directory: int | None = None) -> None:
 
 
 def _children() -> list[int]:
-    """Return the processes that are to be killed: those whose parent this process is."""
+    """Return the process ids of the children of this process."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
         return [int(pid) for pid in listed.split()]
-    except FileNotFoundError:  # a kernel without such lists
+    except FileNotFoundError:  # a kernel without this file
         return [pid for pid in _all_processes() if _parent_of(pid) == os.getpid()]
 
 
 def _all_processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - quick
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - faster
 
 
 def _parent_of(pid: int) -> int:
@@ -245,7 +245,7 @@ def _parent_of(pid: int) -> int:
 
 
 def _limit_reached(code: int) -> str | None:
-    """Return the limit of a process by whose signal a program has ended."""
+    """Return the resource limit whose signal has killed the program."""
     return {128 + signal.SIGXCPU: "cpu", 128 + signal.SIGXFSZ: "file_size"}.get(code)
 
 
@@ -253,7 +253,7 @@ def _limit_reached(code: int) -> str | None:
 
 
 class _Groups:
-    """The control groups that a program and all its descendants are in, where any can be made."""
+    """The control groups of a program and its descendants, if any can be created."""
 
     def __init__(self, name: str) -> None:
         self.limited: set[str] = set()
@@ -266,7 +266,7 @@ class _Groups:
                     self.limited |= controllers
 
     def join(self) -> None:
-        """Put this process in the groups."""
+        """Add this process to the groups."""
         for path in self._paths:
             _write(path / "cgroup.procs", 0)
 
@@ -281,7 +281,7 @@ class _Groups:
             self._set("memory.swap.max", 0)
 
     def stop(self) -> None:
-        """Let no process start another, and kill all."""
+        """Forbid new processes, and kill all processes of the groups."""
         self._set("pids.max", 0)
         for path in self._paths:
             with contextlib.suppress(OSError):
@@ -290,7 +290,7 @@ class _Groups:
                         os.kill(int(pid), signal.SIGKILL)
 
     def reached(self) -> str | None:
-        """Return `memory` if the kernel has killed a process for want of it."""
+        """Return `memory` if the kernel has killed a process that was out of memory."""
         for path in self._paths:
             for name in ("memory.oom_control", "memory.events"):
                 with contextlib.suppress(OSError):
@@ -300,13 +300,13 @@ class _Groups:
         return None
 
     def remove(self) -> None:
-        """Remove the groups, which are empty by now."""
+        """Remove the groups, which are empty at this point."""
         for path in self._paths:
             with contextlib.suppress(OSError):
                 path.rmdir()
 
     def _set(self, name: str, value: int) -> None:
-        """Set a limit in the group that has it."""
+        """Set a limit in the groups that have it."""
         for path in self._paths:
             with contextlib.suppress(FileNotFoundError):
                 _write(path / name, value)
@@ -321,14 +321,14 @@ def _write(path: Path, value: int) -> None:
 
 
 def _places() -> list[tuple[Path, set[str]]]:
-    """Return where groups can be made, and what they can limit there."""
+    """Return the directories where groups can be created, and their controllers."""
     places = []
     for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers in ("pids", "memory"):
             places.append((Path(f"/sys/fs/cgroup/{controllers}{path}"), {controllers}))
         elif not controllers:
-            # Processes live only in leaves there, so a new group stands beside our own.
+            # In version 2 only leaves have processes, so a new group is a sibling of our own.
             above = Path(f"/sys/fs/cgroup{path}").parent
             with contextlib.suppress(OSError):
                 given = set((above / "cgroup.subtree_control").read_text().split())
@@ -366,7 +366,7 @@ def _begin(fds: list[int], status: int, groups: _Groups) -> None:
     request = _read_request(fds[0])
     _place_descriptors(request, fds[_FDS_OF_SUPERVISOR:], status)
     if request["private"]:
-        os.mkdir(request["private"], 0o700)  # noqa: PTH102 - as everywhere here
+        os.mkdir(request["private"], 0o700)  # noqa: PTH102 - plain `os` as in the whole module
     if request["working_directory"] is not None:
         os.chdir(request["working_directory"])
     groups.limit(request)
@@ -392,7 +392,7 @@ def _place_descriptors(request: dict[str, Any], streams: list[int], status: int)
         wanted[SECCOMP_FD] = os.memfd_create("seccomp")
         os.write(wanted[SECCOMP_FD], base64.b64decode(request["seccomp"]))
         os.lseek(wanted[SECCOMP_FD], 0, os.SEEK_SET)
-    # Duplicates above all targets first: a source may have the number of another's target.
+    # Duplicate above all targets first: a source may have the number of another target.
     first = max((*wanted, *wanted.values())) + 1
     above = {target: _duplicate(fd, first) for target, fd in wanted.items()}
     for target, fd in above.items():
@@ -400,13 +400,13 @@ def _place_descriptors(request: dict[str, Any], streams: list[int], status: int)
 
 
 def _keep_only(request: dict[str, Any], streams: int) -> None:
-    """Leave the program its own descriptors: with those of the launcher it could forge a report."""
+    """Close all other descriptors on exec: with those of the launcher it could forge a report."""
     kept = set(range(streams))
     if request["landlock"] is None and request["seccomp"] is not None:
         kept |= {STATUS_FD, SECCOMP_FD}
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib is slow to import
         if int(name) not in kept:
-            with contextlib.suppress(OSError):  # the one that lists them is closed
+            with contextlib.suppress(OSError):  # the descriptor of the listing is closed
                 os.set_inheritable(int(name), False)
 
 
@@ -421,7 +421,7 @@ def _set_limits(request: dict[str, Any], limited: set[str]) -> None:
         resource.RLIMIT_CPU: request["cpu_seconds"],
         resource.RLIMIT_FSIZE: request["file_bytes"],
         resource.RLIMIT_NOFILE: request["open_files"],
-        # With a group, what a program reserves and does not use may be more.
+        # With a control group, a program may reserve more memory than it uses.
         resource.RLIMIT_DATA if "memory" in limited else resource.RLIMIT_AS: memory,
         resource.RLIMIT_NPROC: None if "pids" in limited else _most_of_user(request),
     }
@@ -435,7 +435,7 @@ def _set_limits(request: dict[str, Any], limited: set[str]) -> None:
 
 
 def _most_of_user(request: dict[str, Any]) -> int | None:
-    """Return how many processes the user may have, where nothing else holds their number."""
+    """Return the maximum number of threads of the user, if nothing else limits it."""
     if request["processes"] is None or request["limits_inside"]:
         return None
     if os.getuid() == 0:
@@ -457,13 +457,13 @@ def _is_ours(pid: int) -> bool:
 
 def _threads_of(pid: int) -> int:
     try:
-        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - quick
+        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - faster
     except OSError:
         return 0
 
 
 def _confine(request: dict[str, Any]) -> None:
-    """Restrict this process for good: no privileges, only these files, only these system calls."""
+    """Restrict the privileges, files and system calls of this process, irrevocably."""
     if os.getuid() == 0:
         _drop_capabilities()
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
@@ -508,7 +508,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
 
 
 def landlock_abi() -> int:
-    """Return the version of Landlock that the kernel has; 0 for none."""
+    """Return the Landlock version of the kernel; 0 if it has none."""
     flag_version = 1
     version = int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), flag_version))
     return max(version, 0)

@@ -1,4 +1,4 @@
-"""Output of a program, bounded from both ends."""
+"""Bounded output of a program: the beginning and the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BoundedOutput:
         self.left_out_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """Add what was printed."""
+        """Add a piece of output."""
         room = self._half - len(self._head)
         if room > 0:
             self._head += data[:room]
@@ -43,7 +43,7 @@ class BoundedOutput:
             self._drop(self._in_tail - self._half)
 
     def text(self) -> str:
-        """Return what is kept as text; a note stands where the middle was."""
+        """Return the kept output as text, with a note in place of the dropped middle."""
         head, tail = bytes(self._head), b"".join(self._tail)
         if not self.left_out_bytes:
             return (head + tail).decode(errors="replace")
@@ -59,5 +59,5 @@ class BoundedOutput:
 
 
 def _decoded(data: bytes) -> str:
-    """Return a text; a character that was cut in two leaves nothing."""
+    """Return the bytes as text; drop a character that was cut in two."""
     return data.decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""A program that runs in a sandbox, and how it ended."""
+"""A program that runs in a sandbox, and its result."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ StoppedBy: TypeAlias = Literal[
 
 _CHUNK_BYTES = 65_536
 _FLOOD = 64
-"""Factor over the kept output that a program may print before it is ended."""
+"""Multiple of the kept output that a program may print before it is killed."""
 _MOST_REPORT_BYTES = 65_536
 
 
 class NoSandboxError(ToolError):
-    """Raised when the isolation that was asked for cannot be had: nothing has run.
+    """Raised when the requested isolation is not available: nothing has run.
 
     Args:
         reason: What is missing.
@@ -45,10 +45,10 @@ class NoSandboxError(ToolError):
 
 
 class UnrunnableError(ToolError):
-    """Raised when the system can hand a program no such words: nothing has run.
+    """Raised when the system cannot pass such arguments to a program: nothing has run.
 
     Args:
-        most_bytes: How long a word may be.
+        most_bytes: The maximum length of an argument, in bytes.
     """
 
     status = "invalid_argument"
@@ -61,16 +61,16 @@ class UnrunnableError(ToolError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """End of a program.
+    """Result of a program that has ended.
 
     Args:
-        exit_code: As a shell tells it: 128 and the signal's number after a signal.
-        stdout: What it printed; of a long output the beginning and the end.
-        stderr: The same of its errors.
-        left_out_bytes: How much of both was left out.
-        stopped_by: The limit that ended it, such as `timeout`; `None` if it ended by itself.
-        seconds: How long it ran.
-        cpu_seconds: How much processor time it and its descendants used.
+        exit_code: The exit code, as in a shell: 128 plus the signal number after a signal.
+        stdout: The standard output; only the beginning and the end of a long output.
+        stderr: The standard error, cut in the same way.
+        left_out_bytes: The number of bytes left out of both.
+        stopped_by: The reason why it was killed, such as `timeout`; `None` if it ended by itself.
+        seconds: The run time, in seconds.
+        cpu_seconds: The processor time of the program and its descendants, in seconds.
     """
 
     exit_code: int
@@ -83,24 +83,24 @@ class Finished:
 
     @property
     def ok(self) -> bool:
-        """Return whether it ended by itself, with the exit code 0."""
+        """Return whether the program ended by itself with exit code 0."""
         return self.exit_code == 0 and self.stopped_by is None
 
 
 class Running:
-    """A program that runs; `Sandbox.start` makes it, and ends it.
+    """A running program, started and stopped by `Sandbox.start`.
 
     Args:
-        control: The connection to its supervisor, which ends the program when it closes.
-        outputs: The reading ends of its output.
-        program: What it is called.
-        is_wrapped: Whether bubblewrap runs it.
-        output_bytes: How much is kept of each.
+        control: The connection to the supervisor, which kills the program when this closes.
+        outputs: The read ends of the pipes for standard output and standard error.
+        program: The name of the program.
+        is_wrapped: Whether bubblewrap runs the program.
+        output_bytes: The maximum number of bytes to keep of each output.
         on_output: Called with each piece of output.
-        channel: A connection to the program itself, its descriptor 3.
+        channel: A connection to the program itself, its file descriptor 3.
     """
 
-    def __init__(  # noqa: PLR0913 - its connections, and what it is
+    def __init__(  # noqa: PLR0913 - its connections and its properties
         self,
         control: socket.socket,
         outputs: Mapping[Stream, int],
@@ -129,21 +129,21 @@ class Running:
             self._loop.add_reader(fd, self._read, stream, fd)
 
     async def ended(self) -> dict[str, Any]:
-        """Wait until the program and all that it has started are gone; return the report."""
+        """Wait until the program and all its descendants have ended, and return the report."""
         return await asyncio.shield(self._ended)
 
     def stop(self, why: StoppedBy = "cancelled") -> None:
-        """End the program and all that it has started."""
+        """Kill the program and all its descendants."""
         if self._stopped_by is None and not self._ended.done():
             self._stopped_by = why
             with contextlib.suppress(OSError):
-                self._control.shutdown(1)  # for writing: the report still arrives
+                self._control.shutdown(1)  # only for writing: the report still arrives
 
     async def finished(self) -> Finished:
-        """Wait until the program and all that it has started are gone; return how it ended.
+        """Wait until the program and all its descendants have ended, and return the result.
 
         Raises:
-            NoSandboxError: It could not be run in isolation.
+            NoSandboxError: The program could not run in isolation.
             FileNotFoundError: There is no such program or directory.
         """
         report = await self.ended()
@@ -163,7 +163,7 @@ class Running:
         return finished
 
     def _check(self, report: Mapping[str, Any]) -> None:
-        """Raise the reason why the program was not started, where it was not."""
+        """Raise an error if the program was not started."""
         if not report:
             raise NoSandboxError("the launcher has ended")
         if "unavailable" in report:
@@ -177,13 +177,13 @@ class Running:
             raise NoSandboxError(text)
 
     def _not_set_up(self, said: str) -> Exception:
-        """Return why bubblewrap has not run the program."""
+        """Return the error that explains why bubblewrap did not run the program."""
         if said.startswith(("bwrap: execvp", "bwrap: Can't chdir")):
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._program)
         return NoSandboxError(said or "bubblewrap has ended")
 
     def close(self) -> None:
-        """Close all connections, which ends the program if it still runs."""
+        """Close all connections, which kills the program if it still runs."""
         for stream in tuple(self._open):
             self._close_output(stream)
         self._loop.remove_reader(self._control)
@@ -224,11 +224,11 @@ class Running:
             return
         self._loop.remove_reader(self._control)
         for stream, fd in tuple(self._open.items()):
-            while stream in self._open:  # all writers are gone: what is left can be read at once
+            while stream in self._open:  # all writers have ended: the rest can be read at once
                 self._read(stream, fd)
         if not self._ended.done():
             try:
                 report = json.loads(self._report) if self._report else {}
             except (ValueError, RecursionError):
-                report = {}  # it was cut off
+                report = {}  # the report was cut off
             self._ended.set_result(report if isinstance(report, dict) else {})

@@ -15,7 +15,7 @@ _SHOWN_CHARACTERS = 2_000
 
 
 def output_as_progress(ctx: ToolContext) -> OnOutput:
-    """Return what reports output: the first at once, then a few times a second what is new."""
+    """Return a callback that reports new output: the first piece at once, then every 0.2 s."""
     loop = asyncio.get_running_loop()
     decoders = {
         name: codecs.getincrementaldecoder("utf-8")(errors="replace")

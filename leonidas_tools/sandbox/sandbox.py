@@ -1,4 +1,4 @@
-"""`Sandbox`: run a program with these files, this network and these limits."""
+"""`Sandbox`: run programs with restricted files, network access and resources."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ logger = visible_logger(__name__)
 Backend: TypeAlias = Literal["auto", "bubblewrap", "landlock", "none"]
 _GRACE_SECONDS = 10.0
 _LONGEST_WORD_BYTES = 131_071
-"""Of an argument, as Linux has it."""
+"""Maximum length of an argument on Linux, in bytes."""
 _OWN_PROCESSES = 2
-"""The processes of bubblewrap itself that count among those of a group."""
+"""The number of bubblewrap's own processes that count against the limit of a group."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SYSTEM_FILES = ("/etc/alternatives", "/etc/fonts", "/etc/ld.so.cache", "/etc/localtime")
 _NETWORK_FILES = (
@@ -62,18 +62,18 @@ _NOBODY = "65534"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of a program; `None` switches a limit off.
+    """Limits of a program; `None` turns a limit off.
 
     Args:
-        timeout_seconds: How long it may run, unless a run says otherwise.
-        cpu_seconds: How much processor time each of its processes may use.
-        memory_bytes: How much memory it may use, and how big its temporary files may be together:
-            all its processes in a control group, each of them where no such group can be made.
-        processes: How many processes and threads it may have at a time.
-        file_bytes: How big a file it writes may become.
-        open_files: How many files each process may have open.
-        output_bytes: How much is kept of what it prints: half of it from the beginning, half from
-            the end. A program that prints 64 times as much is ended.
+        timeout_seconds: The maximum run time, in seconds; a run can override it.
+        cpu_seconds: The maximum processor time of each process, in seconds.
+        memory_bytes: The maximum memory, and the maximum total size of temporary files, in bytes.
+            It applies to all processes together in a control group; without one, to each process.
+        processes: The maximum number of processes and threads at a time.
+        file_bytes: The maximum size of a written file, in bytes.
+        open_files: The maximum number of open files of each process.
+        output_bytes: The number of bytes of output to keep: half from the beginning, half from
+            the end. A program that prints 64 times as much is killed.
     """
 
     timeout_seconds: float = 60.0
@@ -99,7 +99,7 @@ class _Command:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _LauncherProcess:
-    """The process that starts programs, and the connection to it."""
+    """The process that starts programs, with the connection to that process."""
 
     connection: socket.socket
     process: subprocess.Popen[bytes]
@@ -112,19 +112,19 @@ class _LauncherProcess:
 
 @dataclass(kw_only=True, eq=False)
 class Sandbox:
-    r"""Runs programs that see only these files.
+    r"""Runs programs that can access only the given files.
 
-    The first program starts a small launcher process; `close` ends it, or `async with`, or the end
-    of this object or process.
+    The first program starts a small launcher process. The launcher ends with `close`, with
+    `async with`, or with this object or process.
 
     Args:
         roots: Directories that programs may read and write, under the same paths as outside.
-        read_only: Directories and files that they may also read, besides the system's programs.
-        network: Whether they may use the network.
-        limits: What each of them may use.
+        read_only: Directories and files that programs may also read, besides system programs.
+        network: Whether programs may use the network.
+        limits: The limits of each program.
         backend: `bubblewrap`, `landlock`, `none`, or `auto` for the first of the former two that
-            works. Only `none` isolates nothing; limits apply there too.
-        environment: Variables they get, besides `PATH`, `LANG` and `HOME`.
+            works. Only `none` isolates nothing; its programs have limits too.
+        environment: Environment variables to set, besides `PATH`, `LANG` and `HOME`.
 
     Example:
         >>> import asyncio
@@ -153,23 +153,23 @@ class Sandbox:
         self.read_only = tuple(_resolved(path) for path in self.read_only)
 
     async def __aenter__(self) -> Self:
-        """Return the sandbox, to be closed at the end."""
+        """Return the sandbox, which closes when the block ends."""
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the launcher; what still runs is ended too. The next program starts another."""
+        """Stop the launcher and kill running programs; the next program starts a new launcher."""
         if self._end is not None:
             self._end()
         self._launcher = self._end = None
 
     async def chosen_backend(self) -> str:
-        """Return the backend that programs run in.
+        """Return the backend that runs programs.
 
         Raises:
-            NoSandboxError: None can be had; the error says why.
+            NoSandboxError: No backend is available; the error says why.
         """
         if self._chosen is None:
             self._chosen = await self._choose() if self.backend == "auto" else self.backend
@@ -195,17 +195,17 @@ class Sandbox:
         working_directory: str | Path | None = None,
         on_output: OnOutput | None = None,
     ) -> Finished:
-        """Run a program to its end; cancelling it ends the program and all that it has started.
+        """Run a program to its end; if cancelled, kill the program and all its descendants.
 
         Args:
-            argv: The program and its arguments; no shell reads them.
-            input: What it can read from its standard input.
-            timeout_seconds: How long it may run; by default as long as the limits say.
-            working_directory: Where it runs; by default the first root.
+            argv: The program and its arguments; no shell parses them.
+            input: The standard input of the program.
+            timeout_seconds: The maximum run time, in seconds; by default that of `limits`.
+            working_directory: The working directory; by default the first root.
             on_output: Called with `stdout` or `stderr`, and each piece of output as it arrives.
 
         Raises:
-            NoSandboxError: The isolation or a limit cannot be had.
+            NoSandboxError: The isolation or a limit is not available.
             UnrunnableError: An argument has a null character, or is longer than Linux allows.
             FileNotFoundError: There is no such program or directory.
         """
@@ -226,12 +226,12 @@ class Sandbox:
     async def start(
         self, argv: Sequence[str], *, timeout_seconds: float, on_output: OnOutput | None = None
     ) -> AsyncIterator[Running]:
-        """Start a program with a channel, and end it when the block is left.
+        """Start a program with a channel, and kill it when the block ends.
 
-        The program finds the other end of `Running.channel` as its descriptor 3.
+        File descriptor 3 of the program is the other end of `Running.channel`.
 
         Raises:
-            NoSandboxError: The isolation or a limit cannot be had.
+            NoSandboxError: The isolation or a limit is not available.
         """
         backend = await self.chosen_backend()
         job = _Command(
@@ -259,7 +259,7 @@ class Sandbox:
     # --- requests ----------------------------------------------------------------------------
 
     def _request(self, job: _Command, backend: str) -> dict[str, Any]:
-        """Return what the launcher has to do."""
+        """Return the request for the launcher."""
         limits = self.limits
         environment = {**_ENVIRONMENT, **self.environment}
         directory = str(job.working_directory or (self.roots[0] if self.roots else "/"))
@@ -282,7 +282,7 @@ class Sandbox:
         }
         if backend == "bubblewrap":
             return request | self._bubblewrap(job.argv, environment, directory)
-        # The launcher makes it and removes it.
+        # The launcher creates and removes this directory.
         private = f"{tempfile.gettempdir()}/leonidas-sandbox-{secrets.token_hex(8)}"
         request["private"] = private
         environment |= {"HOME": private, "TMPDIR": private}
@@ -297,7 +297,7 @@ class Sandbox:
             raise NoSandboxError("bubblewrap is not installed: install the package 'bubblewrap'")
         inside = os.geteuid() != 0 and self.limits.processes is not None
         if inside:
-            # In the namespace of the sandbox this counts only the processes in there.
+            # In the user namespace of the sandbox this counts only processes in the sandbox.
             argv = ["prlimit", f"--nproc={self.limits.processes}", "--", *argv]
         files = [*_SYSTEM_FILES, *(_NETWORK_FILES if self.network else ())]
         return {
@@ -312,7 +312,7 @@ class Sandbox:
                 directory=directory,
                 temporary_bytes=self.limits.memory_bytes,
             ),
-            "environment": {},  # or the program could read ours in /proc/1/environ
+            "environment": {},  # else the program could read it in /proc/1/environ
             "working_directory": None,
             "own_processes": _OWN_PROCESSES,
             "limits_inside": inside,
@@ -353,7 +353,7 @@ class Sandbox:
     # --- the launcher ------------------------------------------------------------------------
 
     def _launch(self, request: Mapping[str, Any], job: _Command, *, is_wrapped: bool) -> Running:
-        """Send a request; what the program gets is closed here."""
+        """Send a request, and close the descriptors passed to the program."""
         with contextlib.ExitStack() as sent:
             control, theirs = socket.socketpair()
             sent.callback(theirs.close)
@@ -389,7 +389,7 @@ class Sandbox:
         if self._launcher is not None:
             try:
                 socket.send_fds(self._launcher.connection, [b"."], fds)
-            except OSError:  # it has ended: another is started
+            except OSError:  # the launcher has ended: a new one is started below
                 self.close()
             else:
                 return
@@ -409,20 +409,20 @@ def _start_launcher() -> _LauncherProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # an interrupt from the keyboard is not for it
+            start_new_session=True,  # a keyboard interrupt must not reach it
         )
     return _LauncherProcess(connection=ours, process=process)
 
 
 def _own_process(sent: contextlib.ExitStack) -> int:
-    """Return a descriptor of this process, by which its death is seen."""
+    """Return a pidfd of this process, with which the launcher detects its death."""
     fd = os.pidfd_open(os.getpid())
     sent.callback(os.close, fd)
     return fd
 
 
 def _file(sent: contextlib.ExitStack, data: bytes) -> int:
-    """Return a file in memory with this content, read from its beginning."""
+    """Return a descriptor of a file in memory with this content, positioned at its start."""
     fd = os.memfd_create("leonidas")
     sent.callback(os.close, fd)
     view = memoryview(data)
@@ -433,7 +433,7 @@ def _file(sent: contextlib.ExitStack, data: bytes) -> int:
 
 
 async def _to_the_end(running: Running) -> None:
-    """Wait until the program is gone, also where this task is cancelled meanwhile."""
+    """Wait at most 10 seconds until the program has ended, even if this task is cancelled."""
     loop = asyncio.get_running_loop()
     ends, cancelled = loop.time() + _GRACE_SECONDS, None
     waiting = asyncio.ensure_future(running.ended())
@@ -450,10 +450,10 @@ async def _to_the_end(running: Running) -> None:
 
 
 def _check_words(words: Sequence[str]) -> None:
-    """Refuse words that the system hands to no program.
+    """Check that the system can pass these arguments to a program.
 
     Raises:
-        UnrunnableError: One has a null character, has half a character, or is too long.
+        UnrunnableError: A word has a null character or a lone surrogate, or is too long.
     """
     for word in words:
         try:
@@ -468,7 +468,7 @@ def _program(name: str, path: str) -> str:
     """Return the path of a program.
 
     Raises:
-        FileNotFoundError: There is none.
+        FileNotFoundError: There is no such program.
     """
     executable = shutil.which(name, path=path)
     if executable is None:
@@ -480,7 +480,7 @@ def _resolved(path: str | Path) -> Path:
     return Path(path).expanduser().resolve()
 
 
-def _in_bubblewrap(  # noqa: PLR0913 - each is another part of the command line
+def _in_bubblewrap(  # noqa: PLR0913 - each argument is a part of the command line
     argv: Sequence[str],
     *,
     program: str,
@@ -503,10 +503,10 @@ def _in_bubblewrap(  # noqa: PLR0913 - each is another part of the command line
     places |= {path: ["--bind", path, path] for path in roots}
     places |= {
         "/dev": ["--dev", "/dev", *size, "--tmpfs", "/dev/shm"],  # noqa: S108 - in the sandbox
-        # Read-only, for root outside could change the kernel through it, without any capability.
+        # Read-only: a program started by root could change kernel settings without capabilities.
         "/proc": ["--proc", "/proc", "--remount-ro", "/proc"],
     }
-    places["/tmp"] = places.get("/tmp", [*size, "--tmpfs", "/tmp"])  # noqa: S108 - in there too
+    places["/tmp"] = places.get("/tmp", [*size, "--tmpfs", "/tmp"])  # noqa: S108 - in the sandbox
     for path in sorted(places, key=lambda each: (len(Path(each).parts), each)):
         line += places[path]
     for name, value in environment.items():

@@ -1,4 +1,4 @@
-"""The filter of system calls: what no program in a sandbox may ask of the kernel."""
+"""The seccomp filter: the system calls that a program in a sandbox must not make."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from typing import Any
 
 _NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
-"""The flags of `clone` that make namespaces."""
+"""The flags of `clone` that create namespaces."""
 _DENIED = """
     acct add_key adjtimex bpf clock_adjtime clock_settime create_module delete_module fanotify_init
     finit_module fsconfig fsmount fsopen fspick get_kernel_syms init_module io_uring_enter
@@ -20,22 +20,22 @@ _DENIED = """
     umount umount2 unshare uselib userfaultfd ustat vhangup vm86 vm86old
 """.split()  # noqa: SIM905 - a list of eighty strings is no easier to read
 _OUTSIDE = "mq_open mq_unlink msgget semget shmget".split()  # noqa: SIM905
-"""System calls that reach other processes where there are no namespaces."""
+"""System calls that reach other processes if there are no namespaces."""
 _OF_OTHERS = ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam")
-"""System calls that change another process of the same user where there are no namespaces."""
+"""System calls that change another process of the same user if there are no namespaces."""
 _ATTRIBUTES = """
     chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat lchown
     lremovexattr lsetxattr removexattr setxattr utime utimensat utimes
 """.split()  # noqa: SIM905
-"""System calls that Landlock does not restrict: they do nothing and report success."""
+"""System calls that Landlock does not restrict: the filter makes them succeed without effect."""
 
 
 def filter_code(*, namespaces: bool, network: bool) -> bytes:
-    """Return the filter as the kernel takes it.
+    """Return the filter as a BPF program for the kernel.
 
     Raises:
         ImportError: pyseccomp is missing.
-        OSError: The filter cannot be made here.
+        OSError: The filter cannot be made on this system.
     """
     import pyseccomp  # type: ignore[import-untyped,unused-ignore]  # an extra
 
@@ -45,7 +45,7 @@ def filter_code(*, namespaces: bool, network: bool) -> bytes:
         _add(rules, refuse, name)
     for flag in _NAMESPACES:
         _add(rules, refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
-    # Its flags are in memory, where no filter can see them: the C library falls back to `clone`.
+    # A filter cannot read the flags of `clone3` in memory; the C library falls back to `clone`.
     _add(rules, pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     if not namespaces:
         for name in _ATTRIBUTES:
@@ -62,7 +62,7 @@ def filter_code(*, namespaces: bool, network: bool) -> bytes:
 
 
 def _restrict_sockets(pyseccomp: Any, rules: Any, *, namespaces: bool, network: bool) -> None:
-    """Allow the families that are needed; without namespaces no path or name of a local socket."""
+    """Allow only the address families needed; without namespaces, refuse Unix sockets too."""
     allowed = {socket.AF_UNIX} if namespaces else set()
     if namespaces or network:
         allowed |= {socket.AF_INET, socket.AF_INET6}
@@ -74,7 +74,7 @@ def _restrict_sockets(pyseccomp: Any, rules: Any, *, namespaces: bool, network: 
 
 
 def _add(rules: Any, action: int, name: str, *arguments: Any) -> None:
-    """Add a rule, unless this processor has no such system call."""
+    """Add a rule, unless this architecture has no such system call."""
     import pyseccomp
 
     try:

@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from leonidas_tools.store.memories import MemoryTable
 
 MOST_MEMORIES = 200_000
-"""The memories of one user."""
+"""Maximum number of memories of one user."""
 
 
 class TooManyMemoriesError(LeonidasError):
-    """Raised when a user has as many memories as are kept."""
+    """Raised when a user would have too many memories."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """A text that is found again by its meaning.
+    """A text that is found by its meaning.
 
     Args:
-        id: Identifies it among all memories.
+        id: The id of the memory.
         text: The text.
-        source: The file that it was read from; empty for what was said.
+        source: The file that the text was read from; empty if a user said it.
         created: The time of its creation, in seconds since the epoch.
-        similarity: The cosine to what was asked, where it was found by that.
+        similarity: The cosine similarity to the query; `None` if there was no query.
     """
 
     id: str
@@ -42,6 +42,6 @@ _Table: TypeAlias = "MemoryTable"
 
 
 class Memories(TableAccess[_Table]):
-    """The memories that a session reaches."""
+    """The access of a session to memories."""
 
     missing = "memories_need_store"

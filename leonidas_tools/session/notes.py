@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from leonidas_tools.store.notes import NoteTable
 
 MOST_NOTES = 10_000
-"""The notes of one user."""
+"""Maximum number of notes of one user."""
 
 
 class TooManyNotesError(Exception):
-    """Raised when a user has as many notes as are kept."""
+    """Raised when a user has the maximum number of notes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +26,7 @@ class Note:
     title: str
     text: str
     tags: tuple[str, ...] = ()  # sorted, in lower case
-    created: float  # in seconds since the epoch, as the next
+    created: float  # in seconds since the epoch, like `updated`
     updated: float
 
     def to_json(self) -> dict[str, Any]:
@@ -36,16 +36,16 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundNotes:
-    """Some notes of a user."""
+    """The notes of a user that match a query, up to a limit."""
 
     notes: tuple[Note, ...]  # the best or latest first
-    total: int  # of all notes that fit
+    total: int  # the number of all matching notes
 
 
 _Table: TypeAlias = "NoteTable"
 
 
 class Notes(TableAccess[_Table]):
-    """The notes that a session reaches."""
+    """The access of a session to notes."""
 
     missing = "notes_need_store"

@@ -1,4 +1,4 @@
-"""News for conversations: what happens beside their calls."""
+"""Notices for conversations: events outside of their calls."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ Tell: TypeAlias = "Callable[[ToolCall, ToolResult], object]"
 
 
 class Notices:
-    """The conversations that can be told something now, and the way to tell them.
+    """The running conversations, each with a function that sends it a notice.
 
-    A notice reaches the model as the outcome of a call that was answered before: at a moment at
-    which it interrupts no one.
+    The model receives a notice as another response to an earlier call, when it interrupts nobody.
 
     Example:
         >>> from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
@@ -38,11 +37,11 @@ class Notices:
 
     @property
     def sessions(self) -> tuple[ToolSession, ...]:
-        """Return the conversations, the latest first."""
+        """Return the running conversations, the latest first."""
         return tuple(reversed(self._joined))
 
     def join(self, session: ToolSession, tell: Tell) -> Callable[[], None]:
-        """Add a conversation; return a function that takes it away."""
+        """Add a conversation; return a function that removes it."""
         self._joined.pop(session, None)
         self._joined[session] = tell
 
@@ -54,11 +53,11 @@ class Notices:
         return leave
 
     def on_join(self, listener: Callable[[ToolSession], None]) -> Callable[[], None]:
-        """Call back with each conversation that begins; return a function that ends it."""
+        """Call `listener` with each conversation that begins; return a function to unsubscribe."""
         return self._listeners.subscribe(listener)
 
     def tell(self, call: ToolCall, result: ToolResult) -> bool:
-        """Tell the conversation of a call, and return whether it is there to be told."""
+        """Send a result to the conversation of a call; return `False` if it does not run."""
         tell = self._joined.get(call.session)
         if tell is None:
             return False

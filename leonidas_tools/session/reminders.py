@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from leonidas_tools.store.reminders import ReminderTable
 
 MOST_REMINDERS = 500
-"""The reminders of one user."""
+"""Maximum number of reminders of one user."""
 
 
 class TooManyRemindersError(Exception):
-    """Raised when a user has as many reminders as are kept."""
+    """Raised when a user has the maximum number of reminders."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,16 +23,16 @@ class Reminder:
     """A reminder of a user; times are seconds since the epoch."""
 
     id: str
-    owner: str  # the user, as the store names him
+    owner: str  # the user, in the form of `Execution.user`
     title: str
     message: str
     zone: str
     start: float  # the first time
     rrule: str  # empty for once
     at: float  # the time by the rule that comes next, or came last
-    # when it fires next: `at`, or later where it is snoozed; `None` where none is left
+    # the next firing: `at`, or the time it is snoozed to; `None` if there is none
     due: float | None
-    # its first firing that the user has not been told of; `None` where he knows of all
+    # the first firing that was not delivered to the user; `None` if all were
     untold: float | None
     updated: float
 
@@ -41,6 +41,6 @@ _Table: TypeAlias = "ReminderTable"
 
 
 class Reminders(TableAccess[_Table]):
-    """The reminders that a session reaches."""
+    """The access of a session to reminders."""
 
     missing = "reminders_need_store"

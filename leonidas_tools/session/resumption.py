@@ -19,7 +19,7 @@ class Resumption:
         >>> from leonidas_tools import ToolSession
         >>> session = ToolSession("kitchen-1", user="ana")
         >>> session.get(Resumption).use("a handle that an earlier process has kept", at=1.7e9)
-        >>> session.get(Resumption).handle is None  # until the model gives a new one
+        >>> session.get(Resumption).handle is None  # until the model sends a new one
         True
     """
 
@@ -29,7 +29,7 @@ class Resumption:
         self._handle: str | None = None
         self._next: str | None = None
         self.known_until: float | None = None
-        """Until when the model that resumed knows the conversation, in seconds since the epoch."""
+        """Time up to which the model knows the conversation, in seconds since the epoch."""
         self._listeners = Listeners[[str]]("handles")
 
     @property
@@ -38,14 +38,14 @@ class Resumption:
         return self._handle
 
     def use(self, handle: str, *, at: float | None = None) -> None:
-        """Let the next stream of the session begin with this handle.
+        """Start the next stream of the session with this handle.
 
-        If the model refuses it, the stream begins without one.
+        If the model refuses the handle, the stream starts without one.
 
         Args:
-            handle: What `handle` was, in this process or another.
-            at: When the model gave it, in seconds since the epoch: the model knows of no call that
-                has ended later.
+            handle: An earlier value of `handle`, from this process or another.
+            at: When the model sent the handle, in seconds since the epoch: the model does not know
+                calls that ended later.
         """
         self._next, self.known_until = handle, at
 
@@ -61,17 +61,17 @@ class Resumption:
         return self._listeners.subscribe(listener)
 
     def take(self) -> str | None:
-        """Return the handle for this stream, and none for the next."""
+        """Return the handle for this stream, and clear it for the next."""
         handle, self._next = self._next, None
         return handle
 
     def renew(self, handle: str) -> None:
-        """Note a new handle of the model."""
+        """Set the handle to a new one of the model, and notify the listeners."""
         self._handle = handle
         self._listeners.notify(handle)
 
 
 def is_from_elsewhere(session: ToolSession) -> bool:
-    """Return whether a conversation goes on that was held elsewhere, maybe in another process."""
+    """Return whether a session resumes a conversation from elsewhere, maybe another process."""
     resumption = session.find(Resumption)
     return resumption is not None and resumption.known_until is not None

@@ -17,7 +17,7 @@ _LOUDEST = 2.0
 
 
 HEARD = ("rate", "volume", "voice", "paused_until", "emphasis")
-"""The settings of speech that can be heard."""
+"""The speech settings that have an audible effect."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,13 +25,13 @@ class SpeechSettings:
     """Settings of the speech output.
 
     Raises:
-        ValueError: A value is out of its bounds.
+        ValueError: A value is out of range.
     """
 
-    rate: float = 1.0  # 0.5 to 2.0; 1.0 is the voice's own pace
-    volume: float = 1.0  # 0.0 to 2.0; 1.0 is the voice's own
-    voice: str | None = None  # `None` for the session's own
-    paused_until: float = 0.0  # nothing is heard before this time (`time.monotonic`, seconds)
+    rate: float = 1.0  # 0.5 to 2.0; 1.0 is the normal rate of the voice
+    volume: float = 1.0  # 0.0 to 2.0; 1.0 is the normal volume of the voice
+    voice: str | None = None  # `None` for the voice of the session
+    paused_until: float = 0.0  # no audio before this time (`time.monotonic`, seconds)
     emphasis: tuple[str, ...] = ()  # words to stress the next time they are spoken
 
     def __post_init__(self) -> None:
@@ -63,14 +63,14 @@ class SpeechState:
 
     @property
     def paused_seconds(self) -> float:
-        """Return the seconds left of a pause."""
+        """Return the remaining seconds of a pause."""
         return max(0.0, self.current.paused_until - time.monotonic())
 
     def set(self, **changes: Any) -> SpeechSettings:
         """Change some settings and keep the others.
 
         Raises:
-            ValueError: A value is out of its bounds; nothing is changed.
+            ValueError: A value is out of range; nothing is changed.
         """
         settings = replace(self.current, **changes)
         self._history.append(self.current)
@@ -103,14 +103,14 @@ class SpeechState:
 
         Args:
             listener: Receives the settings, such as the audio output.
-            heard: The names of the settings that it applies.
+            heard: The names of the settings that the listener applies.
         """
         entry = (listener, frozenset(heard))
         self._listeners.append(entry)
         return lambda: self._listeners.remove(entry)
 
     def is_heard(self, setting: str) -> bool:
-        """Return whether a listener applies a setting, so that a change of it can be heard."""
+        """Return whether a listener applies a setting, so that a change has an audible effect."""
         return any(setting in heard for _, heard in self._listeners)
 
     def _become(self, settings: SpeechSettings) -> SpeechSettings:

@@ -42,7 +42,7 @@ class AgentState:
 
     STATES = ("idle", "listening", "thinking", "speaking", "working", "waiting")
     SHUTTING_DOWN = "shutting_down"
-    """The state that only `shut_down` leads to, from every state."""
+    """The state that only `shut_down` sets, from any state."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class AgentState:
 
     @property
     def shutdown_requested(self) -> bool:
-        """Return whether the agent was asked to end."""
+        """Return whether the agent was requested to shut down."""
         return self.current == self.SHUTTING_DOWN
 
     def reachable(self) -> list[str]:
@@ -85,7 +85,7 @@ class AgentState:
         return self._go(new, reason)
 
     def shut_down(self, reason: str) -> StateChange:
-        """Ask the agent to end, in any state."""
+        """Request the agent to shut down, in any state."""
         return self._go(self.SHUTTING_DOWN, reason)
 
     def roll_back(self) -> StateChange:

@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class TableAccess(Generic[T]):
-    """Access to one table, where the session has a store."""
+    """Access to one table, if the session has a store."""
 
     missing: ClassVar[str]
-    """The text for the model where there is no store."""
+    """The key of the message to the model if there is no store."""
 
     def __init__(self) -> None:
         self.store: T | None = None

@@ -31,7 +31,7 @@ class TaskStatus(StrEnum):
 
 
 _FIRST = [TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.FAILED]
-"""The order in which tasks that wait for the same tool get its calls, by status."""
+"""The statuses in the order in which tasks that name the same tool get its calls."""
 _FAILED = frozenset(
     {
         ResultStatus.FAILED,
@@ -44,7 +44,7 @@ _FAILED = frozenset(
         ResultStatus.NOT_FOUND,
     }
 )
-"""After the others (wrong arguments, a question, a limit) the model calls again."""
+"""Statuses that fail a task; after others (arguments, a question, a limit) the model retries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,13 +52,13 @@ class Task:
     """One line of the list.
 
     Args:
-        id: Identifies it within its session.
+        id: The id of the task within its session.
         title: The work to be done.
         status: Its status.
-        calls: The trace ids of the last hundred calls made for it.
-        tools: The tools that it takes, one for each call. Where there are some, the status follows
-            their calls by itself.
-        done: Those of them whose calls have done what they were asked.
+        calls: The trace ids of the last hundred calls made for the task.
+        tools: The tools that the task needs, one for each call. If there are any, their calls
+            update the status.
+        done: The tools whose calls succeeded.
     """
 
     id: str
@@ -81,11 +81,11 @@ class Task:
 
 
 Listener: TypeAlias = Callable[[EventKind, Mapping[str, Any]], None]
-"""Told of each change: its kind, and the list or the task as plain JSON."""
+"""Receives each change: its kind, and the list or the task as plain JSON."""
 
 
 class TaskList:
-    """The tasks of a session. Calls belong to the task that was begun last and is in progress.
+    """The tasks of a session; calls belong to the latest task that is in progress.
 
     Example:
         >>> from leonidas_tools.calls.call import ToolSession
@@ -98,7 +98,7 @@ class TaskList:
 
     def __init__(self) -> None:
         self.current: str | None = None
-        """The id of the task that calls are made for."""
+        """The id of the task that calls belong to."""
         self._tasks: dict[str, Task] = {}
         self._listeners = Listeners[EventKind, Mapping[str, Any]]("tasks")
         self._begun: list[str] = []
@@ -107,17 +107,17 @@ class TaskList:
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks, in their order."""
+        """Return the tasks, in order."""
         return list(self._tasks.values())
 
     def write(
         self, titles: Sequence[str], tools: Sequence[Sequence[str]] | None = None
     ) -> list[Task]:
-        """Replace the list; a task that is on it already stays as it is.
+        """Replace the list, and keep the tasks with the same titles.
 
         Args:
-            titles: What is to be done, in order.
-            tools: For each task, the tools that it takes; its status then follows their calls.
+            titles: The titles of the tasks, in order.
+            tools: For each task, the tools that it needs; their calls then update its status.
         """
         before = {task.title: task for task in self._tasks.values()}
         taken: dict[str, Sequence[str]] = dict.fromkeys(titles, ())
@@ -131,7 +131,7 @@ class TaskList:
         return tasks
 
     def put(self, tasks: Sequence[Task]) -> None:
-        """Replace the list with tasks that were stored."""
+        """Replace the list with stored tasks."""
         self._tasks = {task.id: task for task in tasks}
         known = [int(task.id) for task in tasks if task.id.isdecimal()]
         self._last_id = max([self._last_id, *known])
@@ -165,7 +165,7 @@ class TaskList:
         return self._listeners.subscribe(listener)
 
     def tie(self, call: ToolCall, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
-        """Assign a call that starts to its task, so that its events name the task."""
+        """Assign a new call to its task; return sinks that add the task to the call's events."""
         if call.name in _WRITERS:
             return sinks
         named = self._waiting_for(call.name)
@@ -191,7 +191,7 @@ class TaskList:
         return (tell,)
 
     def _waiting_for(self, tool: str) -> str | None:
-        """Return the task that a call of a tool is made for, if a task names the tool."""
+        """Return the id of the task that a call of a tool belongs to, if a task names the tool."""
         waiting = [
             task
             for task in self._tasks.values()
@@ -231,7 +231,7 @@ class TaskList:
 
 
 def _status_after(task: Task, event: ToolEvent) -> TaskStatus:
-    """Return the status of a task after an event of a call that it names."""
+    """Return the status of a task after an event of a call of one of its tools."""
     result = event.result
     if event.kind is EventKind.START:
         return TaskStatus.IN_PROGRESS
@@ -241,5 +241,5 @@ def _status_after(task: Task, event: ToolEvent) -> TaskStatus:
         is_done = len(task.done) >= len(task.tools) and task.status is not TaskStatus.FAILED
         return TaskStatus.COMPLETED if is_done else task.status
     if event.kind is EventKind.CANCEL:
-        return TaskStatus.PENDING  # the call was cancelled: the task is still to be done
+        return TaskStatus.PENDING  # the call was cancelled, and the task is not done
     return TaskStatus.FAILED if result.status in _FAILED else task.status

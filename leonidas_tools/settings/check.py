@@ -1,4 +1,4 @@
-"""Check settings against the registered tools, for what would silently do nothing."""
+"""Check settings against the registered tools, and find those without an effect."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _ANY = "*"
 def check_against(
     settings: Settings, known_tools: Tools, *, more_may_come: bool | None = None
 ) -> list[Finding]:
-    """Return what in the settings does nothing, or less than it says, for these tools.
+    """Return the settings that have no effect, or less than they say, for these tools.
 
-    If `more_may_come`, an unknown name is a warning, else an error; by default, more may come where
-    an MCP server is enabled, which may still list some.
+    With `more_may_come`, an unknown tool name is a warning, else an error. By default, it is true
+    if an MCP server is enabled, which may list more tools.
 
     Example:
         >>> from leonidas_tools.settings.models import Settings
@@ -98,7 +98,7 @@ def _fallbacks(key: str, configuration: ToolConfiguration, names: _Names) -> Ite
 
 
 def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
-    """Yield a category that reads like a misspelt one."""
+    """Yield categories that look like misspelled known ones."""
     for layer, overrides in _layers(key, configuration):
         near = None if overrides.category is None else meant_category(overrides.category)
         if near is not None:
@@ -109,7 +109,7 @@ def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
 
 
 def undescribed(known_tools: Tools) -> Iterator[Finding]:
-    """Find tools without a description: the model has only their names to go by."""
+    """Yield a warning for each tool without a description: the model gets only its name."""
     for name, tool in known_tools.items():
         if not tool.metadata.description.strip():
             message = "has no description for the model: write a docstring, or set one here"
@@ -117,7 +117,7 @@ def undescribed(known_tools: Tools) -> Iterator[Finding]:
 
 
 def _environment(settings: Settings) -> Iterator[Finding]:
-    """Find an environment for which nothing is set."""
+    """Yield a warning if nothing is set for the environment."""
     servers = settings.mcp_servers.values()
     sections = [settings.defaults, *settings.tools.values()]
     sections += [tool for server in servers for tool in server.tools.values()]
@@ -155,7 +155,7 @@ def _parameters(
 def _misspelt(
     key: str, configuration: ToolConfiguration, known: Sequence[str]
 ) -> Iterator[Finding]:
-    """Find custom parameters that read like others: a tool with a context may read any."""
+    """Yield custom parameters that look misspelled; a tool with a context may read any."""
     for layer, overrides in _layers(key, configuration):
         for name in overrides.custom_parameters:
             suggestion = None if name in known else closest(name, known)
@@ -227,14 +227,14 @@ def _caching(key: str, holds: ToolConfiguration, tool: Tool[..., Any]) -> Iterat
 def _sharing(
     key: str, holds: ToolConfiguration, tool: Tool[..., Any], settings: Settings
 ) -> Iterator[Finding]:
-    """Yield why the results of a tool stay in the process although they are to be shared."""
+    """Yield a finding if `cache_shared` has no effect for a tool."""
     own = tool.metadata
     overflow = holds.overflow or own.overflow
     cached = own.cache_seconds if holds.cache_seconds is None else holds.cache_seconds
     if not holds.cache_shared:
         return
     if not cached:
-        if not settings.defaults.cache_shared:  # which are for the tools that have a cache
+        if not settings.defaults.cache_shared:  # which apply only to tools with a cache
             message = "does nothing without cache_seconds: set that too"
             yield Finding(severity="error", key=f"{key}.cache_shared", message=message)
         return
@@ -251,7 +251,7 @@ def _sharing(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Known:
-    """A tool, as rules see it, and the names of its parameters."""
+    """The properties of a tool that rules match, and the names of its parameters."""
 
     subject: Subject
     parameters: Collection[str]
@@ -260,7 +260,7 @@ class _Known:
 def check_rules(
     settings: Settings, known_tools: Mapping[str, Tool[..., Any]], *, more_may_come: bool
 ) -> list[Finding]:
-    """Return what in the rules can never apply, or never decide."""
+    """Return the rules, or parts of them, that can never apply or decide."""
     if not settings.policies.rules and not settings.policies.always:
         return []
     known = [
@@ -346,7 +346,7 @@ class _RuleCheck:
                 yield Finding(severity="warning", key=f"{key}.message", message=message)
 
     def _shadow(self, key: str, rule: Rule, subjects: list[Subject]) -> Iterator[Finding]:
-        """Yield a rule before which, for all it is about, another one has decided already."""
+        """Yield a finding if other rules always decide before this rule."""
         before: list[str] = []
         for subject in subjects:
             for mode in Mode:

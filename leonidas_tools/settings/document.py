@@ -1,4 +1,4 @@
-"""YAML text → plain data, the line of every key, and what is wrong with it."""
+"""Parse YAML text to plain data, the line of every key, and the problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]
 
 
 def _resolvers() -> Resolvers:
-    """By first letter, what a plain scalar may be; the empty one has none."""
+    """Return the types that a plain scalar may have, by first letter; an empty scalar has `""`."""
     resolvers: Resolvers = {}
     for kind, letters, pattern in (
         ("null", ["", *"~nN"], r"~|null|Null|NULL|"),
@@ -40,16 +40,16 @@ def _resolvers() -> Resolvers:
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
-    """Reads scalars as YAML 1.2 does, where `on` and `no` are words and dates are text."""
+    """A loader that parses scalars like YAML 1.2: `on`, `no` and dates are text."""
 
     yaml_implicit_resolvers: ClassVar[Resolvers] = _resolvers()
 
 
 def read_document(text: str) -> SettingsDocument:
-    r"""Read YAML into plain data.
+    r"""Parse YAML to plain data.
 
     Raises:
-        DocumentError: The text is not YAML, or unreasonably deep or large.
+        DocumentError: The text is not YAML, or is nested too deeply or too large.
 
     Example:
         >>> document = read_document("tools:\n  search:\n    timeout: 5\n")
@@ -65,10 +65,10 @@ def read_document(text: str) -> SettingsDocument:
 
 
 def compose(text: str) -> yaml.Node | None:
-    """Return the nodes of a YAML text with their places; `None` where it holds nothing.
+    """Return the nodes of a YAML text with their places; `None` if the text is empty.
 
     Raises:
-        DocumentError: The text is not YAML, or unreasonably deep.
+        DocumentError: The text is not YAML, or is nested too deeply.
     """
     try:
         _check_depth(text)
@@ -79,7 +79,7 @@ def compose(text: str) -> yaml.Node | None:
 
 
 def _check_depth(text: str) -> None:
-    """Composing is recursive in C: what is nested too deeply must not get there."""
+    """Raise `DocumentError` for text that is nested too deeply: composing recurses in C."""
     depth = 0
     for event in yaml.parse(text, Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -95,7 +95,7 @@ def _line(item: yaml.Node | yaml.Event) -> int:
 
 
 class _NodeReader:
-    """Turns nodes into plain data, keeping count of how much there is."""
+    """Converts nodes to plain data, up to a maximum number of values."""
 
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}

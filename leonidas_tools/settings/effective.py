@@ -40,37 +40,37 @@ if TYPE_CHECKING:
 class EffectiveOptions:
     """The options that apply to the calls of one tool, resolved once.
 
-    What only the settings or only the tool can say is read from `settings` and `tool`.
+    Options that only the settings or only the tool can have are read from `settings` and `tool`.
     """
 
     tool: AnyTool
     settings: ToolConfiguration
-    guarded: bool  # the session may have a policy of its own, which any rule may be part of
-    # what every call is answered while the tool is switched off or quarantined
+    guarded: bool  # a session may have its own policy, with any rules
+    # the result of every call while the tool is disabled or quarantined
     refusal: ToolResult | None
     effect: ToolEffect
     priority: ToolPriority
-    lane: str | None  # `None` stands for the module or object of the function
-    timeout_seconds: float  # of one attempt; 0 where another call is only waited for
+    lane: str | None  # `None` for the module or object of the function
+    timeout_seconds: float  # of one attempt; 0 if the tool only waits for another call
     deadline_seconds: float  # of the whole call; 0 for no limit
-    untrusted: bool  # its results mark the session that reads them
-    after_untrusted: AfterUntrusted  # what happens to its calls in a session so marked
+    untrusted: bool  # whether its results mark the session that reads them
+    after_untrusted: AfterUntrusted  # what happens to its calls in a marked session
     retry_attempts: int
-    retries_timeouts: bool  # an attempt that ran out of time is repeated too
+    retries_timeouts: bool  # whether an attempt that timed out is retried too
     retry_delay_seconds: float
-    retry_backoff: float  # by how much each further wait may be longer
+    retry_backoff: float  # the factor by which each further delay is longer
     retry_longest_delay_seconds: float
     fallback_tools: Sequence[str]
-    cache_seconds: float  # 0 for never
-    cache_shared: bool  # other processes with the same store use its results again too
-    stale_if_error_seconds: float  # how long beyond that a result may replace a failure
-    polling: bool  # repeated calls are no loop
+    cache_seconds: float  # 0 for no cache
+    cache_shared: bool  # whether other processes with the same store use its results
+    stale_if_error_seconds: float  # how long after `cache_seconds` a result may replace a failure
+    polling: bool  # whether repeated calls are no loop
     breaker: BreakerLimits | None  # `None` for no breaker
     max_result_bytes: int
-    max_result_tokens: int | None  # `None` for no such limit
+    max_result_tokens: int | None  # `None` for no limit
     overflow: Overflow
     on_cancel: OnCancel
-    collect: bool  # the result of a generator is the list of all that it yields
+    collect: bool  # whether the result of a generator is the list of all yielded values
     runs_on: RunsOn
     resources: Mapping[str, float]
 
@@ -81,7 +81,7 @@ class EffectiveOptions:
 
     @property
     def tells_progress(self) -> bool:
-        """Return whether the model reads what a call reports while it runs."""
+        """Return whether the model receives the progress of a running call."""
         scheduling = scheduling_of(self.tool, self.settings)
         return scheduling is not None and scheduling.progress is not None
 
@@ -92,12 +92,12 @@ class EffectiveOptions:
 
     @property
     def has_result_budget(self) -> bool:
-        """Return whether a result is bounded by more than its bytes."""
+        """Return whether results have a token limit, or an overflow other than `head`."""
         return bool(self.max_result_tokens) or self.overflow is not Overflow.HEAD
 
     @property
     def may_run_again_after(self) -> Callable[[ToolResult], bool]:
-        """Return what tells whether the same work may be done again after a result."""
+        """Return a function that returns whether the call may be repeated after a result."""
         return partial(may_repeat, once=self.is_once)
 
 
@@ -108,7 +108,7 @@ def effective_options(
     own = tool.metadata
     attempts = either(settings.retry_attempts, own.retry_attempts)
     timeout = either(settings.timeout, own.timeout_seconds)
-    # A tool that answers a question only waits for another call, which has limits of its own.
+    # A tool that answers a question only waits for another call, which has its own limits.
     waits_only = own.answers_questions
     return EffectiveOptions(
         tool=tool,
@@ -146,7 +146,7 @@ def effective_options(
 
 
 def runs_on_of(tool: AnyTool, settings: ToolConfiguration) -> RunsOn:
-    """Return where the code of a tool runs; that of an MCP server is not here."""
+    """Return where the function of a tool runs: `here` for every tool of an MCP server."""
     own = tool.metadata
     return RunsOn.HERE if own.origin is not None else either(settings.runs_on, own.runs_on)
 
@@ -164,7 +164,7 @@ def _breaker_limits(settings: ToolConfiguration, policies: PolicySettings) -> Br
 
 
 def either(setting: Any, own: Any) -> Any:
-    """Return the configured value, or the tool's own where none is configured."""
+    """Return the configured value, or the tool's own if none is configured."""
     return own if setting is None else setting
 
 
@@ -175,7 +175,7 @@ def category_of(tool: AnyTool, settings: ToolConfiguration | None) -> ToolCatego
 
 
 def effect_of(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
-    """Return what a call of the tool changes."""
+    """Return the effect of the tool's calls."""
     return settings.effect or tool.metadata.effect
 
 
@@ -189,7 +189,7 @@ def after_untrusted_of(
 
 
 def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:
-    """Return what becomes of a call whose answer is not wanted any more."""
+    """Return what happens to a running call when it is cancelled."""
     stated = settings.on_cancel or tool.metadata.on_cancel
     if stated is not None:
         return stated
@@ -198,7 +198,7 @@ def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:
 
 
 def scheduling_of(tool: AnyTool, settings: ToolConfiguration | None) -> Scheduling | None:
-    """Return when the model speaks of the tool's answers; `None` where nothing says so."""
+    """Return when the model speaks of the tool's results; `None` if nothing is set."""
     own = tool.metadata.scheduling
     configured = None if settings is None else settings.scheduling
     return own if configured is None else configured.over(own)
@@ -210,7 +210,7 @@ def repeats_after_resume(tool: AnyTool, settings: ToolConfiguration) -> bool:
 
 
 def quarantined(tool: AnyTool) -> ToolResult | None:
-    """Return what a quarantined tool answers; `None` for a trusted tool."""
+    """Return the result of calls to a quarantined tool; `None` for a trusted tool."""
     if tool.metadata.quarantine is None:
         return None
     return ToolResult(
@@ -221,7 +221,7 @@ def quarantined(tool: AnyTool) -> ToolResult | None:
 
 
 def refused(tool: AnyTool, settings: ToolConfiguration) -> ToolResult | None:
-    """Return what a tool that is switched off answers; `None` for an active tool."""
+    """Return the result of calls to a disabled tool; `None` for an active tool."""
     status = either(settings.status, tool.metadata.status)
     if settings.enabled and status is ToolStatus.ACTIVE:
         return None

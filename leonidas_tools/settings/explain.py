@@ -39,7 +39,7 @@ _WITHOUT_VALUE = frozenset({"missing", "extra_forbidden", "string_type", "string
 
 
 def closest(word: str, options: Collection[str]) -> str | None:
-    """Return the option that is most like the word, if any is like it.
+    """Return the option that is most similar to the word; `None` if none is similar.
 
     Example:
         >>> closest("tiemout", ["timeout", "deadline"])
@@ -57,7 +57,7 @@ def closest(word: str, options: Collection[str]) -> str | None:
 def explain(
     error: ErrorDetails, secret: Collection[KeyPath], root: type[BaseModel] = Settings
 ) -> Problem:
-    """Return one error of pydantic as a problem; a value of the environment is never shown."""
+    """Return an error of pydantic as a problem, without values of the environment."""
     path = tuple(step for step in error["loc"] if step != "[key]")
     if error["type"] == "extra_forbidden":
         return Problem(_unknown_key(path, root), path)
@@ -95,7 +95,7 @@ def _unknown_key(path: KeyPath, root: type[BaseModel]) -> str:
 
 
 def known_keys(path: KeyPath, root: type[BaseModel] = Settings) -> Collection[str]:
-    """Return the keys that may stand at a place; nothing where any may.
+    """Return the keys that a section may have; empty if it may have any.
 
     Example:
         >>> sorted(known_keys(("monitoring",)))
@@ -124,7 +124,7 @@ def _bare(kind: Any) -> Any:
 
 
 def place(path: KeyPath, lines: Mapping[KeyPath, int]) -> int | None:
-    """Return the line of the nearest key in the file."""
+    """Return the line of a key, or of the nearest key above it in the file."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]

@@ -1,4 +1,4 @@
-"""The kinds of value that settings are made of: durations, counts, switches, enumerations."""
+"""The types of values in settings: durations, counts, switches, enumerations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def unset(value: Any) -> Any:
 
 
 def seconds(value: Any) -> Any:
-    """Seconds out of a number, or of text such as `500ms`, `2s`, `1m`, `1h`.
+    """Return the seconds of a number, or of text such as `500ms`, `2s`, `1m`, `1h`.
 
     Raises:
         ValueError: The text is not a duration, or the value is a boolean.
@@ -78,17 +78,17 @@ def or_off(value: Any, read: Callable[[Any], Any]) -> Any:
 
 
 def off_as_zero(value: Any) -> Any:
-    """`0` for `off`; all else stays."""
+    """Return `0` for `0` or `off`, else the value."""
     return 0 if is_off(value) else value
 
 
 def off_as_none(value: Any) -> Any:
-    """`None` for `0` or `off`, where a whole section is switched off; all else stays."""
+    """Return `None` for `0` or `off`, which switch a whole section off; else the value."""
     return None if is_off(value) else value
 
 
 def never_off(why: str) -> Callable[[Any], Any]:
-    """Refuse `0` and `off` where a limit always holds."""
+    """Return a validator that refuses `0` and `off`, for a limit that always applies."""
 
     def read(value: Any) -> Any:
         if is_off(value):
@@ -99,7 +99,7 @@ def never_off(why: str) -> Callable[[Any], Any]:
 
 
 def filler_after(value: Any) -> Any:
-    """Seconds, as `seconds` reads them, or the word `median`.
+    """Return seconds, as `seconds` parses them, or the word `median`.
 
     Raises:
         ValueError: The value is neither.
@@ -116,7 +116,7 @@ def filler_after(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """Return a number or its text; a boolean is refused, which Python takes for 0 or 1.
+    """Return a number or its text; refuse a boolean, which Python treats as 0 or 1.
 
     Raises:
         ValueError: The value is a boolean.
@@ -132,7 +132,7 @@ def mapping(value: Any) -> Any:
 
 
 def choice(kind: type[E]) -> Callable[[Any], Any]:
-    """Read a member of the enumeration, its value or its name in any case."""
+    """Return a validator that accepts a member, its value, or its name in any case."""
     options = ", ".join(repr(member.name.lower()) for member in kind)
 
     def read(value: Any) -> Any:
@@ -150,7 +150,7 @@ def choice(kind: type[E]) -> Callable[[Any], Any]:
 
 
 def choice_schema(kind: type[Enum]) -> dict[str, Any]:
-    """Return what `choice` reads, as JSON Schema."""
+    """Return the JSON Schema of the values that `choice` accepts."""
     names = [name for member in kind for name in (member.name.lower(), member.name)]
     numbers = [member.value for member in kind if isinstance(member.value, int)]
     return {
@@ -183,7 +183,7 @@ def _or_off(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def section_or_off(schema: dict[str, Any]) -> None:
-    """Add to the JSON Schema of a section that it can be switched off."""
+    """Add the values that switch a section off to its JSON Schema."""
     found = {key: schema.pop(key) for key in ("$ref", "anyOf") if key in schema}
     options = found.get("anyOf") or [found]
     schema["anyOf"] = [*options, {"enum": list(_OFF_WORDS)}]
@@ -316,15 +316,15 @@ def _existing(directory: str) -> str:
 
 
 Directory = Annotated[Name, AfterValidator(_existing)]
-"""A directory that exists, absolute or seen from the working directory."""
+"""A directory that exists, absolute or relative to the working directory."""
 Names = tuple[Name, ...]
 
 
 def category(value: Any) -> Any:
-    """Read a category: a known one or any other word.
+    """Return a category: a known one or any other word.
 
     Raises:
-        ValueError: It cannot be the name of a category.
+        ValueError: The value cannot be the name of a category.
     """
     value = unset(value)
     try:

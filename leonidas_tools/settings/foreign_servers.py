@@ -1,4 +1,4 @@
-"""MCP servers as other programs write them down → `mcp_servers`, and what does not fit there."""
+"""Convert the MCP servers of other programs' settings to `mcp_servers`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OAUTH = {
 _ACCOUNTS = ("oauth", "auth")
 _HANDLED = {*_SAME, *_RENAMED, *_URLS, "type", "transport", "timeout", "disabled", "enabled"}
 _WORDLESS = {"description", "name", "icon", "gallery", "version"}
-"""Says nothing about how a server is reached or used."""
+"""Keys that do not affect how a server is reached or used."""
 
 _WHY = {
     "trust": "say under `policies.rules` which calls need no approval",
@@ -55,13 +55,13 @@ _MILLISECONDS_FROM = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignServers:
-    """The content of another program's file."""
+    """The MCP servers of another program's file."""
 
-    # as they stand under `mcp_servers`
+    # the settings of each server, as under `mcp_servers`
     servers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # what was not taken over, or asks for something to be done; a sentence each
+    # a sentence about each key that was not converted, or that needs an action
     notes: list[str] = field(default_factory=list)
-    # the servers that could not be taken over, and why
+    # why a server could not be converted, by name
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -69,7 +69,7 @@ def read_foreign(path: Path) -> ForeignServers:
     """Read a file of another program, such as `claude_desktop_config.json` or `.vscode/mcp.json`.
 
     Raises:
-        ConfigurationError: It cannot be read, or holds no servers.
+        ConfigurationError: The file cannot be read, or has no servers.
     """
     try:
         data = json.loads(_without_comments(read_file(path).decode("utf-8-sig")))
@@ -111,7 +111,7 @@ def foreign_servers(data: Any, workspace: Path | None = None) -> ForeignServers:
 
 
 def _section(data: Any) -> tuple[Mapping[str, Any], list[Any]]:
-    """Return the servers by name, and the inputs that go with them."""
+    """Return the servers by name, and the inputs for their variables."""
     if not isinstance(data, Mapping):
         return {}, []
     nested = data.get("mcp")
@@ -130,7 +130,7 @@ def _server(
     name: str, written: Mapping[str, Any], variables: Variables, notes: list[str]
 ) -> dict[str, Any]:
     server: dict[str, Any] = {key: written[key] for key in _SAME if written.get(key)}
-    if isinstance(server.get("command"), Mapping):  # as Zed had it
+    if isinstance(server.get("command"), Mapping):  # in the format of Zed
         nested = server.pop("command")
         server |= {"command": nested.get("path"), "args": nested.get("args", [])}
     _add_address(server, written)
@@ -186,7 +186,7 @@ def _add_address(server: dict[str, Any], written: Mapping[str, Any]) -> None:
 
 
 def _timeout(value: Any) -> float | None:
-    """Seconds; other programs write them, or thousandths of them."""
+    """Return the seconds; a number from 1000 on is in milliseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         return None
     return value / 1000 if value >= _MILLISECONDS_FROM else value
@@ -211,7 +211,7 @@ def _workspace(path: Path) -> Path:
 
 
 def _without_comments(text: str) -> str:
-    """JSON as editors allow it → JSON: comments become spaces, commas before a bracket too."""
+    """Replace comments, and commas before a closing bracket, with spaces: editors allow both."""
     blank = re.compile(r"[^\n]")
     token = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
     text = token.sub(lambda m: m[0] if m[0][0] == '"' else blank.sub(" ", m[0]), text)

@@ -1,4 +1,4 @@
-"""The variables in other programs' settings → `${NAME}`, or what stands for them."""
+"""Convert the variables in other programs' settings to `${NAME}`, or to their values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _BARE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class Variables:
-    """Rewrites variables, and collects those that the user has to set.
+    """Converts variables, and collects those that the user must set.
 
     Args:
-        inputs: What the other program asks its user for, with an `id` each.
-        workspace: What `${workspaceFolder}` stands for.
+        inputs: The values that the other program asks its user for, each with an `id`.
+        workspace: The value of `${workspaceFolder}`.
 
     Example:
         >>> from pathlib import Path
@@ -44,10 +44,10 @@ class Variables:
         }
 
     def ours(self, value: Any) -> Any:
-        """Return the same data with every variable as our settings write it.
+        """Return the same data with every variable in the syntax of our settings.
 
         Raises:
-            ValueError: There is nothing that a variable could stand for.
+            ValueError: A variable is unknown.
         """
         if isinstance(value, str):
             bare = _BARE.fullmatch(value)

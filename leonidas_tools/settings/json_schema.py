@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 
 
 class _Generator(GenerateJsonSchema):
-    """Leaves out titles, which only repeat the key."""
+    """A generator that omits titles, which only repeat the key."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the parent's
         return False
 
 
 def settings_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the settings file, with what each setting means.
+    """Return the JSON Schema of the settings file, with a description of each setting.
 
     Example:
         >>> settings_schema()["properties"]["version"]["description"]
@@ -66,10 +66,10 @@ def settings_schema() -> dict[str, Any]:
     schema = Settings.model_json_schema(schema_generator=_Generator)
     defaults = Settings().model_dump(mode="json")
     for name, field in Settings.model_fields.items():
-        if field.validate_default:  # read from nothing, which pydantic does not write out
+        if field.validate_default:  # pydantic omits a default that is validated
             schema["properties"][name]["default"] = defaults[name]
     _describe(schema, Settings)
-    schema["$defs"].pop(ToolboxSettings.__name__)  # written otherwise: see `_toolboxes`
+    schema["$defs"].pop(ToolboxSettings.__name__)  # written in another form: see `_toolboxes`
     for model in (
         AlertRule,
         AlwaysSettings,
@@ -104,7 +104,7 @@ def settings_schema() -> dict[str, Any]:
 
 
 def _toolboxes(definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a toolbox in the list, and add the settings of those that ship."""
+    """Return the schema of a toolbox in the list, and add the settings of built-in toolboxes."""
     own: dict[str, Any] = {}
     for name in OWN_TOOLBOXES:
         with contextlib.suppress(RegistryError):  # its extra is not installed
@@ -132,7 +132,7 @@ def _referred(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, 
 
 
 def _models(kind: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models that a type is made of, itself included."""
+    """Yield the models that a type contains, itself included."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         yield kind
         for field in kind.model_fields.values():
@@ -147,7 +147,7 @@ def schema_text() -> str:
 
 
 def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Put the words of the docstrings where editors show them."""
+    """Copy the docstring of a model into the descriptions of its schema."""
     schema["description"] = parse(model.__doc__ or "").short_description
     for base in model.__mro__:
         for argument in parse(base.__doc__ or "").params:

@@ -1,4 +1,4 @@
-"""A YAML file or a mapping → `Settings`, or an error that names file, line and key."""
+"""Load `Settings` from a YAML file or a mapping; errors name the file, line and key."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def load(source: Source) -> Settings:
     """Read settings.
 
     `${NAME}` and `${NAME:-default}` in text are replaced by environment variables, and the
-    variable `LEONIDAS_ENV` overrides `environment`; `LEONIDAS_PYTHON`, where it is not set, is the
-    running interpreter. Settings are taken as they are.
+    variable `LEONIDAS_ENV` overrides `environment`. If `LEONIDAS_PYTHON` is not set, its value is
+    the running interpreter. A `Settings` object is returned unchanged.
 
     Raises:
-        ConfigurationError: Something is wrong; the message names every problem with its place,
-            the attributes those of the first.
+        ConfigurationError: The settings are invalid. The message names every problem with its
+            place; the attributes are those of the first.
 
     Example:
         >>> load({"tools": {"search": {"tiemout": 5}}})
@@ -92,7 +92,7 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
     """Read settings from YAML text.
 
     Raises:
-        ConfigurationError: Something is wrong with it.
+        ConfigurationError: The settings are invalid.
     """
     from leonidas_tools.settings.document import read_document
 
@@ -103,7 +103,7 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
     else:
         if isinstance(document.data, dict):
             return _validate(document, file)
-        # A truncated write must not pass for "everything at its default".
+        # An empty file may be a truncated write, and must not mean "all defaults".
         problem = Problem("is empty: write at least 'version: 1'")
         if document.data is not None:
             problem = Problem("should be a mapping: keys such as 'tools:', each with its value")
@@ -114,16 +114,16 @@ def _validate(document: SettingsDocument, file: Path | None) -> Settings:
     settings, problems = checked(document, file)
     if settings is not None and not problems:
         return settings
-    # Raised out here: chained to pydantic's error it would carry the values along.
+    # Raised outside of `except`: chained to pydantic's error, it would contain the values.
     raise configuration_error(problems, document, file)
 
 
 def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | None, list[Problem]]:
-    """Return the settings, if they can be read at all, and what is wrong with them."""
+    """Return the settings, or `None` if they cannot be validated, and the problems."""
     taken, foreign_problems = _with_foreign_servers(document.data, file)
     expansion = Expansion(ChainMap(os.environ, {INTERPRETER_VARIABLE: sys.executable}))
     data = expansion.expand({key: taken[key] for key in taken if key != TEXTS})
-    if TEXTS in taken:  # read by models: nothing of the environment gets in there
+    if TEXTS in taken:  # read by models, so without environment variables
         data[TEXTS] = taken[TEXTS]
     if environment := os.environ.get(ENVIRONMENT_VARIABLE):
         data["environment"] = environment
@@ -142,7 +142,7 @@ def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | N
 
 
 def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Problem]]:
-    """Return the servers under `mcpServers`, as other programs write them, among our own."""
+    """Move the servers under `mcpServers` to `mcp_servers`; return the data and the problems."""
     if not isinstance(data, Mapping) or not isinstance(data.get(FOREIGN), Mapping):
         return data, []
     from leonidas_tools.settings.foreign_servers import foreign_servers
@@ -163,12 +163,12 @@ def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Probl
 
 
 def refusal(findings: Sequence[Finding], text: str | None, file: Path | None) -> ConfigurationError:
-    """Return findings about well-formed settings as one error that names their lines.
+    """Return findings about valid settings as one error that names their lines.
 
     Args:
         findings: At least one.
-        text: The YAML that the settings are read from, if they are.
-        file: The file it stands in.
+        text: The YAML text of the settings, if there is one.
+        file: The file of the text.
     """
     from leonidas_tools.settings.document import read_document
 
@@ -201,7 +201,7 @@ def configuration_error(
 
 
 class Expansion:
-    """Replaces variables in plain data, and remembers where.
+    """Replaces variables in plain data, and records where.
 
     Example:
         >>> expansion = Expansion({"HOST": "example.org"})
@@ -216,13 +216,13 @@ class Expansion:
         self.secret: set[KeyPath] = set()
         """Paths of values that came from the environment: no message may show them."""
         self.written: dict[str, str] = {}
-        """Original text of values from the environment, by the value they became."""
+        """The text with variables, as written, by the text with their values."""
         self.values: set[str] = set()
-        """Values of the environment that may be secret: no word, or of a variable named so."""
+        """Values of the environment that may be secret, by themselves or by the variable's name."""
         self.problems: list[Problem] = []
 
     def expand(self, value: Any, path: KeyPath = ()) -> Any:
-        """Return the same data with every variable replaced, a new object where it changed."""
+        """Return the same data with every variable replaced; collections are copied."""
         if isinstance(value, str):
             return self._text(value, path) if "${" in value else value
         if isinstance(value, Mapping):

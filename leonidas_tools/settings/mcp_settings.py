@@ -48,7 +48,7 @@ def _server_name(name: str) -> str:
 
 
 ServerName = Annotated[str, AfterValidator(_server_name)]
-"""A name that can be read in messages, typed in commands and written as a key."""
+"""A name that is readable in messages, and that can be typed in commands and used as a key."""
 
 
 class OAuthSettings(SettingsModel):
@@ -57,17 +57,17 @@ class OAuthSettings(SettingsModel):
     As JSON, the secret is masked.
 
     Args:
-        grant: `client_credentials`, for a program that has an account of its own, or
-            `authorization_code`, where a person logs in with the browser, once.
-        client_id: The client's id; with `authorization_code` it is registered with the server
-            when left out, if the server allows that.
+        grant: `client_credentials` for a program with its own account, or `authorization_code` for
+            a person who logs in with the browser, once.
+        client_id: The client's id. If omitted with `authorization_code`, the client is registered
+            with the server, if the server allows it.
         client_secret: The client's secret.
-        issuer: The authorization server that the client belongs to, such as
-            `https://login.example.org`; its secret goes nowhere else. Whichever the server names
-            when left out, unless that is unencrypted or closer to this machine than the server.
-        scopes: What is asked for; what the server suggests when left out.
-        callback_port: The port on this machine that the browser comes back to; any free one when
-            left out.
+        issuer: The authorization server of the client, such as `https://login.example.org`. The
+            secret is sent to no other server. If omitted, it is the one that the server names,
+            unless that is unencrypted or closer to this machine than the server.
+        scopes: The scopes to request; those that the server suggests, if omitted.
+        callback_port: The port on this machine to which the browser returns; any free port, if
+            omitted.
         login_timeout: How long a person may take to log in.
     """
 
@@ -94,10 +94,11 @@ class SamplingSettings(SettingsModel):
     """The sampling that a server may request, and its limits.
 
     Args:
-        enabled: Whether it may; a person is asked each time unless a rule says otherwise.
-        model: The model that answers, as google-genai names it.
-        max_tokens: How long an answer may be at most.
-        calls_per_minute: How many times in any sixty seconds.
+        enabled: Whether the server may request it. A person is asked each time, unless a rule
+            decides otherwise.
+        model: The model that answers, by its name in google-genai.
+        max_tokens: The maximum length of an answer, in tokens.
+        calls_per_minute: The maximum number of requests in any sixty seconds.
     """
 
     enabled: Switch = False
@@ -116,10 +117,10 @@ class MCPToolConfiguration(ToolConfiguration):
     """The settings of one tool of a server.
 
     Args:
-        name: What the tool is called here, exactly so, instead of what the server calls it.
-        arguments: Arguments that are always these; the model does not set them, and sees them
-            only where a question is about them. Rules are about them too. A tool that does not
-            have them is left out.
+        name: The exact name of the tool here, instead of the server's name for it.
+        arguments: Arguments with fixed values. The model does not set them, and sees them only in
+            approval questions. Rules apply to them too. A tool without these parameters is
+            omitted.
     """
 
     name: Name | None = None
@@ -132,46 +133,46 @@ MCPToolConfigurations: TypeAlias = Annotated[
 
 
 class MCPServerSettings(SettingsModel):
-    """The settings of one MCP server: a command or an address, and what is used of it.
+    """The settings of one MCP server: a command or a URL, and the use of its features.
 
     As JSON, the values of `env` and `headers` are masked.
 
     Args:
-        command: The program to start; it is spoken to over its standard input and output.
-        args: Its arguments.
-        env: Environment variables for it.
-        cwd: The directory it starts in.
-        url: The address of a server that runs already.
-        transport: `stdio`, `http` (streamable) or `sse`; guessed from the other keys.
+        command: The program to start, with messages over its standard input and output.
+        args: The arguments of the program.
+        env: Environment variables of the program.
+        cwd: The working directory of the program.
+        url: The URL of a running server.
+        transport: `stdio`, `http` (streamable) or `sse`; derived from the other keys, if omitted.
         headers: HTTP headers sent with every request.
         ca_file: A file of certificates to trust besides those of the system.
-        auth: How to get a token, where the server asks for one.
+        auth: How to get a token, if the server requires one.
         enabled: Whether the server is used.
-        start: `eager` connects at once, `lazy` with the first call of one of its tools, which are
-            known by then from an earlier session.
-        timeout: How long the server may take to answer: seconds, or text such as `10s`.
-        ping_every: How often a server that says nothing is asked whether it is still there; `0` or
-            `off` for never.
-        max_message_bytes: How long one message of the server may be; a longer one fails its call.
-        max_tools: How many tools are taken from it, the first 10,000 if left out; `0` or `off` for
-            all.
-        prefix: What stands before the names of all its tools that are not named under `tools`, with
-            `__` between; without it only a name that is taken gets the server's name there.
-        include: The tools that are used, by the server's names for them or by patterns such as
-            `read_*`; all when left out.
-        exclude: The tools that are not.
-        pin: What happens to a tool whose name, description or schema has changed since it was first
-            used: `quarantine` refuses its calls until a person trusts it, `warn` only logs it. A
-            tool that is added later is used, and logged; `include` keeps it out.
+        start: `eager` connects at once. `lazy` connects at the first call of one of its tools,
+            which are known from an earlier session.
+        timeout: How long the server may take to respond: seconds, or text such as `10s`.
+        ping_every: The interval of health checks of a silent server; `0` or `off` for never.
+        max_message_bytes: The maximum bytes of a message of the server; a longer one fails its
+            call.
+        max_tools: The maximum number of its tools that are used: the first ones, 10,000 if
+            omitted; `0` or `off` for all.
+        prefix: A prefix for the names of all its tools that are not named under `tools`, followed
+            by `__`. Without it, only a name that is taken gets the server's name as prefix.
+        include: The tools that are used, by the server's names or by patterns such as `read_*`;
+            all, if omitted.
+        exclude: The tools that are not used.
+        pin: What happens to a tool whose name, description or schema has changed since its first
+            use: `quarantine` refuses its calls until a person trusts it, `warn` only logs it. A
+            tool that is added later is used, and logged; `include` excludes it.
         untrusted: Whether the results of its tools may come from anyone, such as mail or web pages:
-            they mark the session that reads them. A tool under `tools` may say otherwise.
+            they mark the session that reads them. A tool under `tools` may override this.
         resources: Whether its resources can be listed and read as tools.
         prompts: Whether its prompts can be listed and used as tools.
-        roots: The directories it is told it may work in.
-        elicitation: Whether it may ask the person a question during a call.
-        sampling: Whether it may ask a model of ours.
-        log_level: What it is asked to log to us; `off` asks for nothing.
-        tools: Settings of its tools, by the names the server gives them.
+        roots: The directories in which the server may work, sent to it as roots.
+        elicitation: Whether the server may ask the person a question during a call.
+        sampling: Whether the server may use a model of ours.
+        log_level: The level of the logs that the server sends to us; `off` for no logs.
+        tools: Settings of its tools, by the server's names.
     """
 
     command: Name | None = Field(default=None, repr=False)
@@ -206,23 +207,23 @@ class MCPServerSettings(SettingsModel):
     _hidden: frozenset[str] = PrivateAttr(default=frozenset())
 
     def hide(self, values: Collection[str]) -> None:
-        """Note which values of the environment it has: only the server may see them."""
+        """Record the values of the environment in these settings: only the server may see them."""
         texts = (*self.env.values(), *self.headers.values(), *self.args, self.url or "")
         self._hidden = frozenset(each for each in values if any(each in text for text in texts))
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the values given to the server that its tools may not give back."""
+        """Return the secret values that the server gets, which its tools must not return."""
         query = {} if self.url is None else dict(parse_qsl(urlsplit(self.url).query))
         named = {"env": self.env, "headers": self.headers, "query": query}
         told = {"args": self.args, "url": self.url}
         found = [*secrets_in(named, self._hidden), *secrets_in(told, self._hidden)]
         found += self._options()
-        # Without `Bearer`: a server has the token, and not the header.
+        # Without `Bearer`: a server may return the token without the rest of the header.
         found += [text.rpartition(" ")[2] for text in found]
         return tuple(dict.fromkeys([*found, *self._login()]))
 
     def credentials(self) -> Iterator[str]:
-        """Yield what may be secret in the connection settings; no message shows it."""
+        """Yield the values of the connection settings that may be secret, to mask them."""
         yield from self._hidden
         yield from self._options()
         for value in self.headers.values():
@@ -233,7 +234,7 @@ class MCPServerSettings(SettingsModel):
             yield from (value for _, value in parse_qsl(urlsplit(self.url).query))
 
     def _options(self) -> Iterator[str]:
-        """Yield the values of such options as `--token`."""
+        """Yield the values of secret options, such as `--token`."""
         masked = without_secret_options(self.args)
         for argument, shown in zip(self.args, masked, strict=True):
             if shown == MASK:
@@ -284,5 +285,5 @@ def _names_host(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets or a port that are none
+    except ValueError:  # invalid brackets or port
         return False

@@ -6,10 +6,10 @@ from pydantic import BaseModel, ConfigDict
 
 
 class SettingsModel(BaseModel):
-    """Settings: frozen, and an unknown key is an error that never shows a value.
+    """The base of all settings: frozen; an unknown key is an error that never shows a value.
 
-    A module of models has no `from __future__ import annotations`: pydantic would compile the text
-    of each annotation by itself, which makes the import of the settings a fifth longer.
+    Modules of models have no `from __future__ import annotations`: pydantic would compile each
+    annotation separately, and the import of the settings would take a fifth longer.
     """
 
     # Deferred: the validators are built with the first settings, not by the import.

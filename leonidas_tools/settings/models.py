@@ -69,13 +69,14 @@ class AlertRule(SettingsModel):
     """The condition of an alert.
 
     Args:
-        name: What the alert is called.
-        metric: What is watched.
-        tool: The tool it is about; all tools together when left out.
-        above: The alert is raised when the metric goes above this.
-        clear_below: The alert is taken back when it falls below this; by default, `above`.
-        min_calls: How many calls there must be before the metric says anything.
-        level: How it is logged when it is raised; that it is taken back is logged as info.
+        name: The name of the alert.
+        metric: The metric that is observed.
+        tool: The tool whose metric is observed; all tools together, if omitted.
+        above: The alert is raised when the metric exceeds this value.
+        clear_below: The alert is cleared when the metric falls below this value; by default,
+            `above`.
+        min_calls: The minimum number of calls before the metric counts.
+        level: The log level of a raised alert; a cleared alert is logged as info.
     """
 
     name: Name
@@ -97,9 +98,9 @@ class MonitoringSettings(SettingsModel):
     """Settings of metrics, history and alerts.
 
     Args:
-        history_size: How many ended calls are remembered.
-        alerts: When to raise an alert.
-        prometheus_port: Where `/metrics` is served; nowhere when left out, 0 for any free port.
+        history_size: The number of ended calls in the history.
+        alerts: The conditions of alerts.
+        prometheus_port: The port of `/metrics`; none, if omitted, and 0 for any free port.
         tracing: Whether calls, sessions, connections and approvals are spans of OpenTelemetry.
     """
 
@@ -122,20 +123,22 @@ def _off_word(value: Any) -> Any:
 
 
 class PolicySettings(GuardSettings):
-    """Limits that hold for all tools together.
+    """Limits and rules for all tools together.
 
     Args:
-        concurrency: How many calls may run at once; no limit when left out, or with `0` or `off`.
-        threads: How many sync tools may run at once, each in a thread.
-        processes: How many CPU-bound tools may run at once; one a processor when left out.
-        max_result_bytes: How long an answer may be, unless the tool says otherwise.
-        max_argument_bytes: How long the arguments of a call may be; each value and each name
-            counts 64 bytes and its text. A call with longer ones is refused.
-        similar_tool: What runs in place of a tool that does not exist: with `read`, a tool that
-            changes nothing, whose name is clearly the closest and whose schema accepts the
-            arguments as they are.
-        default_timeout: How long one attempt may take, unless the tool says otherwise. It cannot
-            be switched off.
+        concurrency: The maximum number of calls that run at once; no limit if omitted, or with `0`
+            or `off`.
+        threads: The maximum number of sync tools that run at once, each in a thread.
+        processes: The maximum number of CPU-bound tools that run at once; one per processor, if
+            omitted.
+        max_result_bytes: The maximum bytes of a result, unless the tool has its own limit.
+        max_argument_bytes: The maximum bytes of the arguments of a call; each value and each name
+            counts 64 bytes and its text. A call with longer arguments is refused.
+        similar_tool: What runs in place of a tool that does not exist. With `read`, it is a tool
+            that changes nothing, whose name is clearly the closest and whose schema accepts the
+            arguments.
+        default_timeout: The timeout of one attempt, unless the tool has its own. It cannot be
+            switched off.
         mode: How much a session may do by itself: `ask`, `autonomous` or `read_only`.
         rules: Which calls are allowed, asked about, denied or recorded.
         always: Questions that were answered with "always", by a name for each.
@@ -170,7 +173,7 @@ class PolicySettings(GuardSettings):
         return self
 
     def all_rules(self) -> list[Rule]:
-        """Return the rules that the engine reads, besides the built-in ones."""
+        """Return the rules for the engine, without the built-in ones."""
         always = [each.rule(name) for name, each in self.always.items()]
         return [*(each.rule() for each in self.rules), *always]
 
@@ -182,8 +185,8 @@ class RaySettings(SettingsModel):
     """The Ray cluster of the tools with `runs_on: ray`.
 
     Args:
-        address: Its address, such as `auto` or `10.0.0.1:6379`; by default that of the environment
-            variable `RAY_ADDRESS`.
+        address: The address of the cluster, such as `auto` or `10.0.0.1:6379`; by default that of
+            the environment variable `RAY_ADDRESS`.
         connect: How long a call waits for the connection.
     """
 
@@ -192,7 +195,7 @@ class RaySettings(SettingsModel):
 
     @property
     def place(self) -> RayPlace:
-        """Return the place of the cluster."""
+        """Return the address of the cluster, and how long to wait for it."""
         return RayPlace(address=self.address, connect_seconds=self.connect)
 
 
@@ -201,20 +204,20 @@ class Settings(SettingsModel):
 
     Args:
         version: The version of the file's format.
-        environment: Which `environment_specific` settings hold; the environment variable
-            `LEONIDAS_ENV` overrides it.
-        defaults: Settings of every tool that does not say otherwise.
+        environment: The environment whose `environment_specific` settings apply; the environment
+            variable `LEONIDAS_ENV` overrides it.
+        defaults: Settings of all tools, unless a tool overrides them.
         tools: Settings by tool name.
-        toolboxes: Toolboxes to load, by name: one that ships, a Python file beside this one or in
-            the working directory, an installed entry point or module. Settings of its own stand
-            below its name.
+        toolboxes: Toolboxes to load, by name: a built-in one, a Python file beside this file or in
+            the working directory, an installed entry point or module. The settings of a toolbox
+            are below its name.
         mcp_servers: MCP servers by name.
-        monitoring: What is kept and told of the calls.
-        policies: Limits that hold for all tools together.
+        monitoring: Metrics, history and alerts.
+        policies: Limits and rules for all tools together.
         temporal: The Temporal server of the tools that run there.
-        store: What is kept of what happened, and where.
+        store: The records that are stored, and where.
         ray: The Ray cluster of the tools that run on one.
-        texts: What the library says to a model or a user, in other words.
+        texts: Other texts for the messages of the library to a model or a user.
 
     Example:
         >>> settings = Settings(
@@ -228,8 +231,8 @@ class Settings(SettingsModel):
 
     version: Literal[1] = 1
     environment: Name = "development"
-    # Read from nothing each time: with a mapping inside, a default that is there would be copied
-    # deeply, which takes five times as long.
+    # Built from `{}` each time: pydantic would copy an existing default with a mapping deeply,
+    # which takes five times as long.
     defaults: Annotated[ToolConfiguration, BeforeValidator(mapping)] = Field(
         default_factory=dict, validate_default=True
     )
@@ -257,7 +260,7 @@ class Settings(SettingsModel):
 
     @property
     def written(self) -> dict[str, str]:
-        """Return how what came from the environment is written, by what it has become."""
+        """Return the text with variables, as written, by the text with their values."""
         return self._written
 
     @property
@@ -268,13 +271,13 @@ class Settings(SettingsModel):
     def for_tool(self, name: str, origin: ToolOrigin | None = None) -> ToolConfiguration:
         """Return the settings of a tool in the active environment, the same object each time.
 
-        Later ones win: `defaults`, the tool's own, the environment's of `defaults`, the
-        environment's of the tool. Settings under `mcp_servers` count as the tool's own, below those
-        in `tools`; they reach exactly that server's tool, also under another name.
+        Later layers override earlier ones: `defaults`, the tool, the environment in `defaults`, the
+        environment in the tool. A tool's settings under `mcp_servers` come just before those in
+        `tools`; they apply to that server's tool only, also under another name.
 
         Args:
-            name: The tool's own name; an unknown one gets the defaults.
-            origin: The server it comes from, where it comes from one.
+            name: The tool's own name; an unknown tool gets the defaults.
+            origin: The server of the tool, if it has one.
         """
         server = None if origin is None else self.mcp_servers.get(origin.server)
         if origin is None or server is None:
@@ -299,14 +302,14 @@ class Settings(SettingsModel):
     def layers(
         self, name: str, origin: ToolOrigin | None = None
     ) -> list[tuple[str, ToolOverrides]]:
-        """Return the settings that are laid over one another for a tool; later ones win.
+        """Return the layers of a tool's settings; later layers override earlier ones.
 
         Args:
             name: The tool's own name.
-            origin: The server it comes from, where it comes from one.
+            origin: The server of the tool, if it has one.
 
         Returns:
-            For each its key in the file, such as `tools.search`, and what is set there.
+            The key of each layer in the file, such as `tools.search`, and its settings.
         """
         sections = {"defaults": self.defaults}
         server = None if origin is None else self.mcp_servers.get(origin.server)
@@ -333,13 +336,13 @@ class Settings(SettingsModel):
 
     @functools.cached_property
     def toolbox_secrets(self) -> tuple[str, ...]:
-        """Return the secret settings of toolboxes, which no tool may tell."""
+        """Return the secret settings of toolboxes, which no tool may return."""
         settings = {toolbox.name: toolbox.settings for toolbox in self.toolboxes}
         return secrets_in(settings, self._hidden)
 
     @functools.cached_property
     def resolved_of_servers(self) -> dict[tuple[str, ToolOrigin], ToolConfiguration]:
-        """Return the settings of each tool that the server's section names."""
+        """Return the cached settings of the tools of MCP servers."""
         return {}
 
     @functools.cached_property
@@ -353,7 +356,7 @@ class Settings(SettingsModel):
 
     @property
     def shares_results(self) -> bool:
-        """Return whether the results of any tool are used again by other processes."""
+        """Return whether any tool shares its cached results with other processes."""
         servers = self.mcp_servers.values()
         sections = [self.defaults, *self.tools.values()]
         sections += [tool for server in servers for tool in server.tools.values()]
@@ -362,7 +365,7 @@ class Settings(SettingsModel):
 
     @functools.cached_property
     def wording(self) -> Wording | None:
-        """Return the texts that are reworded; `None` where none is."""
+        """Return the texts that the settings replace; `None` if there are none."""
         said = {key: getattr(self.texts, key) for key in self.texts.model_fields_set}
         return Wording(said) if said else None
 

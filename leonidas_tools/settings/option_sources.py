@@ -27,23 +27,23 @@ Source: TypeAlias = Literal["default", "decorator", "settings", "mcp annotation"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effective:
-    """One value that is effective for a tool."""
+    """An effective value of a tool, with its source."""
 
-    name: str  # that of the setting, where there is one
+    name: str  # the name of the setting, if there is one
     value: Any  # plain JSON
-    source: Source = "default"  # the `decorator` is any code that made the tool
-    key: str | None = None  # the dotted path of the setting, where it comes from the settings
+    source: Source = "default"  # `decorator` is any code that created the tool
+    key: str | None = None  # the dotted path of the setting, if the source is the settings
     note: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON, without what is not known."""
+        """Return the value as plain JSON, without unknown fields."""
         rest = {"key": self.key, "note": self.note}
         known = {name: text for name, text in rest.items() if text is not None}
         return {"value": self.value, "source": self.source, **known}
 
 
 def effective(tool: AnyTool, settings: Settings) -> list[Effective]:
-    """Return what is effective for a tool under the settings, each value with its source.
+    """Return the effective values of a tool under the settings, each with its source.
 
     Example:
         >>> from leonidas_tools.settings.models import Settings
@@ -67,12 +67,12 @@ _FIELDS = {
     "stale_if_error": "stale_if_error_seconds",
     "filler_after": "filler_after_seconds",
 }
-"""Names of settings in the metadata and the effective options, where they differ."""
+"""Names of settings in the metadata and the effective options, if they differ."""
 _DEFAULTS = {each.name: each.default for each in fields(ToolMetadata)}
 
 
 class _View:
-    """Reads the resolved options of one tool, and tells where each comes from."""
+    """Yields the resolved options of one tool, each with its source."""
 
     def __init__(self, tool: AnyTool, settings: Settings) -> None:
         self._tool = tool
@@ -120,7 +120,7 @@ class _View:
         return value or None if name in _SWITCHED_OFF else value
 
     def _source(self, name: str, policy: str | None = None) -> tuple[Source, str | None]:
-        """Return where an option comes from; the last section of the settings wins."""
+        """Return the source of an option; the last layer of the settings wins."""
         if getattr(self._settings, name, None) is not None:
             for section, layer in reversed(self._layers):
                 if name in layer.model_fields_set:
@@ -142,7 +142,7 @@ class _View:
         return "default" if own == _DEFAULTS[name] and not self._tool.states(name) else "decorator"
 
     def _of_policy(self, path: str) -> tuple[Any, Source, str | None]:
-        """Return a setting for all tools, and whether the settings say it."""
+        """Return a setting for all tools, its source, and its key if it is set."""
         node: Any = self._all.policies
         is_set = "policies" in self._all.model_fields_set
         for step in path.split("."):
@@ -247,7 +247,7 @@ class _View:
         yield Effective(name="loop_refused_at", value=refused, source=source, key=key)
 
     def _secrets(self) -> Iterator[Effective]:
-        """Name what is secret, without its value."""
+        """Yield the custom parameters, masked, and the names of secrets."""
         parameters = shown_parameters(self._all, self._settings)
         key = next((k for k, s in reversed(self._layers) if s.custom_parameters), None)
         source: Source = "default" if key is None else "settings"
@@ -280,11 +280,11 @@ _SWITCHED_OFF = frozenset({
     "deadline", "concurrency", "cache_seconds", "stale_if_error", "calls_per_turn",
     "calls_per_minute", "calls_per_session", "max_result_tokens", "filler_after",
 })  # fmt: skip
-"""Options in which `False` stands for `off`, and not for no."""
+"""Options for which `False` means `off`, and not no."""
 
 
 def _decision(rules: Iterable[Rule]) -> tuple[str, list[str]]:
-    """Return what the rules decide about any call, and the names of those that are asked."""
+    """Return what the rules decide about any call, and the names of the rules that apply."""
     by: list[Rule] = []
     for rule in rules:
         if rule.lifts is not None:

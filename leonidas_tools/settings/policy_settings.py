@@ -23,9 +23,11 @@ class LoopSettings(SettingsModel):
     """Repeated-call detection: when to warn the model, and when to refuse the call.
 
     Args:
-        warn_at: The repeat, running, at which the model is told; `0` or `off` for never.
-        refuse_at: The repeat at which the call is refused; `0` or `off` for never.
-        longest_cycle: How many calls in turn may make up what is repeated.
+        warn_at: The number of equal calls in a row at which the model is warned; `0` or `off` for
+            never.
+        refuse_at: The number of equal calls in a row at which the call is refused; `0` or `off` for
+            never.
+        longest_cycle: The maximum number of calls in a repeated cycle.
     """
 
     warn_at: CountOrZero = 3
@@ -37,10 +39,11 @@ class CallLimitSettings(SettingsModel):
     """The number of calls a session may make; no limit by default, or with `0` or `off`.
 
     Args:
-        per_turn: How many for each time the user speaks.
-        per_minute: How many in any sixty seconds.
-        per_session: How many in all.
-        warn_per_minute: More calls of one session than this, in a minute, are logged and counted.
+        per_turn: The maximum number each time the user speaks.
+        per_minute: The maximum number in any sixty seconds.
+        per_session: The maximum number in the session.
+        warn_per_minute: The number of calls of one session in a minute above which the calls are
+            logged and counted.
     """
 
     per_turn: CountOrOff = None
@@ -53,9 +56,9 @@ class BreakerSettings(SettingsModel):
     """The circuit breaker of failing tools.
 
     Args:
-        error_rate: The share of failed calls, from 0 to 1, at which it is.
+        error_rate: The share of failed calls, from 0 to 1, at which the breaker opens.
         window: How long a call counts: seconds, or text such as `60s`.
-        min_calls: How many calls there must be before the share says anything.
+        min_calls: The minimum number of calls before the share counts.
         open_for: How long the breaker stays open before one call is tried.
     """
 
@@ -69,8 +72,8 @@ class CacheSettings(SettingsModel):
     """The size of the result cache.
 
     Args:
-        max_entries: How many; those longest unused go first.
-        max_bytes: How long they may be together.
+        max_entries: The maximum number of results; the least recently used are removed first.
+        max_bytes: The maximum bytes of all results together.
     """
 
     max_entries: Count = 1000
@@ -81,9 +84,10 @@ class ShowSettings(SettingsModel):
     """The number of tools that are declared to a model.
 
     Args:
-        most: How many, besides those that are always shown; the model finds others with
-            `find_tools`. `0` or `off` for all.
-        always: Which are always shown, by name, with wildcards; built-in tools always are.
+        most: The maximum number of tools besides those that are always declared; the model finds
+            others with `find_tools`. `0` or `off` for all.
+        always: The tools that are always declared, by name, with wildcards; built-in tools always
+            are.
     """
 
     most: CountOrOff = 40
@@ -102,14 +106,13 @@ class GuardSettings(SettingsModel):
     """Settings of the policies for all tools.
 
     Args:
-        loop: After how many equal calls the model is warned of a loop, and after how many the calls
-            are refused; `0` or `off` for never.
+        loop: The numbers of equal calls after which the model is warned of a loop, and after which
+            the calls are refused; `0` or `off` for never.
         calls: How many calls a session may make.
-        breaker: When the circuit breaker of a failing tool opens; never, when left out, or with `0`
-            or `off`.
-        cache: How much the results may take up that are kept to be used again.
-        show: How many tools are shown to a model; all of them, when left out, or with `0` or
+        breaker: When the circuit breaker of a failing tool opens; never, if omitted, or with `0` or
             `off`.
+        cache: The size of the cache of results.
+        show: How many tools are declared to a model; all of them, if omitted, or with `0` or `off`.
     """
 
     loop: Annotated[LoopSettings, BeforeValidator(_loop_off), _SECTION_OR_OFF] = (

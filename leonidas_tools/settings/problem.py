@@ -1,4 +1,4 @@
-"""Settings as they were written, what is wrong with them, and findings about valid ones."""
+"""Settings as written, their problems, and findings about valid settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and where."""
+    """A problem of the settings, and its place."""
 
     message: str
     path: KeyPath = ()  # the keys that lead to it
@@ -23,7 +23,7 @@ class Problem:
 
 
 class DocumentError(Exception):
-    """Raised when a text is not YAML that could hold settings; carries the problem."""
+    """Raised when a text is not YAML for settings; `problem` has the details."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -35,17 +35,17 @@ class SettingsDocument:
     """The content of a YAML text."""
 
     data: Any = None
-    # of every key and list item, counted from 1
+    # the line of every key and list item, counted from 1
     lines: dict[KeyPath, int] = field(default_factory=dict)
-    # keys that stand twice, values of unknown kinds
+    # duplicate keys, values of unknown types
     problems: list[Problem] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A setting that does not do what it seems to."""
+    """A setting that has no effect, or another effect than it seems to have."""
 
-    severity: Severity  # `error` where it does nothing, `warning` where it does less than it says
+    severity: Severity  # `error` if it has no effect, `warning` if it has less than it says
     key: str  # dotted
     message: str
 

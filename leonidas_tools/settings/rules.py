@@ -1,4 +1,4 @@
-"""Rules as they are set: which calls are allowed, asked about, denied or recorded."""
+"""Settings of rules: which calls are allowed, asked about, denied or recorded."""
 
 from enum import Enum
 from typing import Annotated, Any, Literal, Self
@@ -34,7 +34,7 @@ from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 
 
 def _one_or_more(value: Any) -> Any:
-    """Return one word, or a list of them."""
+    """Return a single word as a tuple, `None` as an empty one, and any other value unchanged."""
     if value is None:
         return ()
     return (value,) if isinstance(value, str) else value
@@ -88,11 +88,11 @@ class ConditionSettings(SettingsModel):
     """Conditions on a value in the arguments; all of them must be met.
 
     Args:
-        equals: The value is this.
-        matches: This regular expression is found in it.
-        above: It is a greater number.
-        below: It is a smaller number.
-        count_above: It has more items than this.
+        equals: The value equals this.
+        matches: This regular expression is found in the value.
+        above: The value is a number greater than this.
+        below: The value is a number less than this.
+        count_above: The value has more items than this.
     """
 
     equals: Any = None
@@ -115,7 +115,7 @@ class ConditionSettings(SettingsModel):
         return self
 
     def condition(self) -> Condition:
-        """Return the condition that the engine reads."""
+        """Return the condition for the engine."""
         return Condition(**{key: getattr(self, key) for key in self.model_fields_set})
 
 
@@ -125,16 +125,16 @@ _When = Annotated[
 
 
 class _About(SettingsModel):
-    """The calls that a rule is about; a condition that is left out matches all.
+    """The calls that a rule applies to; an omitted condition matches all.
 
     Args:
         tools: Tools by name, with wildcards: one, or a list.
         categories: Categories of tools.
-        tags: Words, of which a tool has one.
+        tags: Tags, of which a tool has at least one.
         effects: Effects of tools: `read`, `idempotent`, `once`.
         servers: MCP servers by name, with wildcards.
-        when: What must be true of the arguments: by path, such as `amount`, `to.country` or
-            `files[*].name`, a condition.
+        when: Conditions on the arguments, by path, such as `amount`, `to.country` or
+            `files[*].name`.
         users: Users of the session.
         modes: Modes of the session: `ask`, `autonomous`, `read_only`.
     """
@@ -162,15 +162,16 @@ class _About(SettingsModel):
 
 
 class RuleSettings(_About):
-    """A rule: which calls it is about, and what becomes of them.
+    """A rule: the calls that it applies to, and the decision about them.
 
     Args:
-        name: What it is called.
-        decide: What becomes of them: `allow`, `ask`, `deny`, or `audit` to allow and record.
-        message: What to ask the user, or to tell the model; `{amount}` stands for the argument.
-        priority: Which rule decides where several apply: 0 to 999, the greatest.
+        name: The name of the rule.
+        decide: The decision: `allow`, `ask`, `deny`, or `audit` to allow and record.
+        message: The question to the user, or the message to the model; `{amount}` is replaced by
+            the argument.
+        priority: From 0 to 999; if several rules apply, the one with the highest priority decides.
         deadline: How long its question stays open, instead of `policies.approval.deadline`.
-        on_expiry: What becomes of the call then: `cancel` or `proceed`.
+        on_expiry: What happens to the call if nobody answers: `cancel` or `proceed`.
     """
 
     name: Name
@@ -181,7 +182,7 @@ class RuleSettings(_About):
     on_expiry: OnExpiry | None = None
 
     def rule(self) -> Rule:
-        """Return the rule that the engine reads."""
+        """Return the rule for the engine."""
         return Rule(
             name=self.name,
             decide=self.decide,
@@ -198,16 +199,16 @@ class AlwaysSettings(_About):
     """A question that was answered with "always".
 
     Args:
-        question: The rule whose question it is; what other rules deny or ask stays so.
-        fingerprint: The definition of the tool that it was about: server, name, description, schema
-            and effect. It applies to no other; without it, to none.
+        question: The rule whose question was answered; decisions of other rules still apply.
+        fingerprint: The definition of the tool at that time: server, name, description, schema and
+            effect. The answer applies to no other definition, and without a fingerprint to none.
     """
 
     question: Name
     fingerprint: Name | None = None
 
     def rule(self, name: str) -> Rule:
-        """Return the rule that the engine reads."""
+        """Return the rule for the engine."""
         return Rule(
             name=name,
             decide=Decide.ALLOW,
@@ -223,12 +224,12 @@ class ApprovalSettings(SettingsModel):
 
     Args:
         deadline: How long a question stays open.
-        on_expiry: What happens to the call without an answer: `cancel` or `proceed`.
-        trust_model: Whether to accept the model's report that the user has said yes. Without input
-            transcription there is no other evidence; leave it off where you can.
-        shorten_values: Whether of a value that is too long to be said, the question says the
-            beginning, the end and how much is left out. Otherwise such a call cannot be approved by
-            voice, only where all of it is shown.
+        on_expiry: What happens to the call if nobody answers: `cancel` or `proceed`.
+        trust_model: Whether to accept the model's report that the user has agreed. Without input
+            transcription there is no other evidence; leave it off if you can.
+        shorten_values: Whether the question shortens a value that is too long for speech to its
+            beginning, its end and the length of the rest. Otherwise such a call cannot be approved
+            by voice, only where the whole value is shown.
     """
 
     deadline: Duration = 60.0

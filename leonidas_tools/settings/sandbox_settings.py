@@ -24,17 +24,17 @@ class SandboxSettings(SettingsModel):
 
     Args:
         roots: The directories that programs may read and write; they run in the first. A relative
-            path is seen from the working directory.
-        read_only: Directories and files that they may also read.
-        network: Whether they may use the network.
-        backend: How they are isolated: `bubblewrap`, `landlock`, `auto` for the first of these that
-            works, or `none`.
-        timeout: How long a program may run, unless the call says less.
-        cpu_seconds: How much processor time each of its processes may use.
-        memory_megabytes: How much memory it may use.
-        processes: How many processes and threads it may have at a time.
-        file_megabytes: How big a file it writes may become.
-        output_kilobytes: How much is kept of what it prints, from the beginning and the end.
+            path is relative to the working directory.
+        read_only: Directories and files that programs may also read.
+        network: Whether programs may use the network.
+        backend: The isolation of programs: `bubblewrap`, `landlock`, `auto` for the first of these
+            that works, or `none`.
+        timeout: How long a program may run, unless the call sets a shorter time.
+        cpu_seconds: The maximum processor time of each process.
+        memory_megabytes: The maximum memory of a program.
+        processes: The maximum number of processes and threads of a program at a time.
+        file_megabytes: The maximum size of a file that a program writes.
+        output_kilobytes: How much of the output is kept, from its beginning and its end.
     """
 
     roots: tuple[Directory, ...] = (".",)
@@ -51,7 +51,7 @@ class SandboxSettings(SettingsModel):
     output_kilobytes: Count = 64
 
     def sandbox(self, *, read_only: tuple[str, ...] = ()) -> Sandbox:
-        """Return the sandbox; `read_only` names more that programs may read."""
+        """Return the sandbox; `read_only` has more paths that programs may read."""
         limits = Limits(
             timeout_seconds=self.timeout,
             cpu_seconds=self.cpu_seconds or None,

@@ -1,4 +1,4 @@
-"""Settings as they may be shown: variables as written, no secrets."""
+"""Settings for display: with variables as written, and without secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
-    """Return what the settings say, as plain JSON; `${NAME}` stands for what the environment says.
+    """Return the settings as plain JSON, with `${NAME}` in place of values of the environment.
 
     Example:
         >>> from leonidas_tools.settings.load import load
@@ -40,7 +40,7 @@ def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
 
 
 def shown_parameters(settings: Settings, tool: ToolConfiguration) -> dict[str, Any]:
-    """Return the custom parameters of a tool as they may be shown."""
+    """Return the custom parameters of a tool for display, without secrets."""
     plain = tool.model_dump(mode="json", include={"custom_parameters"})["custom_parameters"]
     return _own(_as_written(plain, settings.written))
 
@@ -61,7 +61,7 @@ def _tools(tools: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """With the secrets masked among the values that are a tool's own."""
+    """Mask the secrets in the custom parameters of a tool."""
     if tool.get("custom_parameters"):
         tool["custom_parameters"] = _own(tool["custom_parameters"])
     if tool.get("environment_specific"):
@@ -70,7 +70,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Without secrets, but with the names of variables: they say no secret."""
+    """Mask the secrets, but not the names of variables, which are not secret."""
     masked = redact(values)
     return {
         name: value if isinstance(value, str) and value.startswith("${") else masked[name]
@@ -89,7 +89,7 @@ def _server(server: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_secret_options(arguments: Sequence[str]) -> list[str]:
-    """Return a program's arguments without the values of such options as `--token`.
+    """Return a program's arguments without the values of secret options, such as `--token`.
 
     Example:
         >>> without_secret_options(["serve", "--token", "abcd", "--api-key=abcd", "--port", "80"])
@@ -108,7 +108,7 @@ def without_secret_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _address(url: str) -> str:
-    """Return the address without who logs in, keys in its path, and what its query says."""
+    """Return a URL without its user, the keys in its path, and the values in its query."""
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
     shown_user = user if user.startswith("${") else MASK

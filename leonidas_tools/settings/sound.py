@@ -1,4 +1,4 @@
-"""The sound part of settings that have mistakes, so that all can be named in one run."""
+"""The valid part of settings with mistakes, so that one check reports all of them."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.problem import Finding, KeyPath, Problem
 
 _GONE: Final = object()
-"""Stands where a list item was left out, so that the others keep their numbers."""
+"""Replaces a removed list item, so that the others keep their indexes."""
 _COMPARED = frozenset(
     {"cache_seconds", "deadline", "on_cancel", "retry_attempts", "scheduling", "stale_if_error"}
 )
-"""Settings that are held against others of the tool, of all tools and of the policies."""
+"""Settings that are checked against others of the tool, of all tools and of the policies."""
 _OF_ALL_TOOLS = frozenset({"policies", "policies.default_timeout"})
 _NAMES = frozenset({"tools", "tags", "servers"})
-"""What a rule names, whatever else it says."""
+"""The names in a rule, which are checked independently of its other keys."""
 _OF_TOOLS = frozenset({"defaults", "mcp_servers", "tools", FOREIGN})
 _BRING_TOOLS = frozenset({"mcp_servers", "toolboxes", FOREIGN})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SoundPart:
-    """Settings without the keys that are wrong."""
+    """Settings without their invalid keys."""
 
     settings: Settings
     problems: Sequence[Problem]
-    document: SettingsDocument  # as the settings were written
-    left_out: frozenset[KeyPath]  # the keys that are wrong
+    document: SettingsDocument  # the settings as written
+    left_out: frozenset[KeyPath]  # the invalid keys
     # the dotted keys of the file, by those of `settings`: a list may have become shorter
     keys: Mapping[str, str]
 
     @property
     def lacks_tools(self) -> bool:
-        """Return whether what was left out may bring tools."""
+        """Return whether the invalid keys may add tools."""
         return any(path[0] in _BRING_TOOLS for path in self.left_out)
 
     def key_of(self, key: str) -> str:
@@ -54,15 +54,15 @@ class SoundPart:
         return self.keys.get(above, "") + key[len(above) :]
 
     def bears(self, finding: Finding) -> bool:
-        """Return whether a finding, by its key in the file, holds whatever was left out."""
+        """Return whether a finding, by its key in the file, does not depend on the invalid keys."""
         return all(_is_apart(finding.key, path) for path in self.left_out)
 
 
 def sound_part(text: str, file: Path) -> SoundPart:
-    """Read settings from YAML text, without the keys that are wrong.
+    """Read settings from YAML text, without their invalid keys.
 
     Raises:
-        ConfigurationError: It is not YAML, or not a mapping, or what is wrong is not a key of it.
+        ConfigurationError: The text is not YAML or no mapping, or a problem is not in its keys.
     """
     try:
         document = read_document(text)
@@ -85,7 +85,7 @@ def sound_part(text: str, file: Path) -> SoundPart:
         for path in wrong:
             if not any(path[: len(gone)] == gone for gone in left_out):
                 left_out |= _removed(data, path)
-        if len(left_out) == before:  # what is wrong cannot be left out, as a variable that is set
+        if len(left_out) == before:  # the problem cannot be removed, such as a variable that is set
             raise configuration_error(problems, document, file)
         rest = SettingsDocument(data=_without_gaps(data))
     return SoundPart(
@@ -98,7 +98,7 @@ def sound_part(text: str, file: Path) -> SoundPart:
 
 
 def _is_apart(key: str, left_out: KeyPath) -> bool:
-    """Return whether what is found at a key does not depend on another one."""
+    """Return whether a finding at a key does not depend on a removed key."""
     last = key.rpartition(".")[2]
     section, place, rule = (".".join(map(str, left_out[:length])) for length in (1, 2, 3))
     if key == "environment":
@@ -114,7 +114,7 @@ def _is_apart(key: str, left_out: KeyPath) -> bool:
 
 
 def _follows(path: KeyPath, left_out: Collection[KeyPath]) -> bool:
-    """Return whether a problem may be there only because of a key that was left out."""
+    """Return whether a problem may result only from a removed key."""
     return any(
         path[: max(len(gone) - 1, 1)] == (gone[:-1] or gone) or path == gone[: len(path)]
         for gone in left_out
@@ -122,7 +122,7 @@ def _follows(path: KeyPath, left_out: Collection[KeyPath]) -> bool:
 
 
 def _in_file(data: Any, path: KeyPath) -> KeyPath:
-    """Return the path in the file for one in data without gaps."""
+    """Return the path in the file for a path in the data without gaps."""
     found: list[str | int] = []
     for step in path:
         here = step
@@ -144,9 +144,9 @@ def _at(data: Any, path: KeyPath) -> Any:
 
 
 def _removed(data: Any, path: KeyPath) -> set[KeyPath]:
-    """Remove a key, or the nearest one above it that there is, and return its path."""
+    """Remove a key, or the nearest existing key above it, and return its path."""
     if _at(data, path[:2]) is None and _at(data, (FOREIGN, *path[1:2])) is not None:
-        path = (FOREIGN, *path[1:])  # a server that other programs write so
+        path = (FOREIGN, *path[1:])  # a server in the format of other programs
     while path:
         *above, last = path
         parent = _at(data, tuple(above))
@@ -169,7 +169,7 @@ def _without_gaps(data: Any) -> Any:
 
 
 def _keys(data: Any, left: str = "", written: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each dotted key of the data without gaps, and that in the file."""
+    """Yield each dotted key of the data without gaps, and its key in the file."""
     yield left, written
     if isinstance(data, dict):
         items = [(str(key), str(key), value) for key, value in data.items()]

@@ -23,21 +23,21 @@ class StoreSettings(SettingsModel):
     As JSON, the password in `url` is masked.
 
     Args:
-        enabled: Whether anything is kept.
-        url: The database: a path, or an address such as `postgresql://user:password@host/name`;
-            a file in the user's data directory when left out.
-        durable: Whether a call that happens only once is on disk before it runs.
-        unwritable: What becomes of such a call where it cannot be written down within two seconds:
-            `run` it unrecorded, or `refuse` it.
-        keep_for: How old a call may become: seconds, or text such as `720h`. A question that can
-            still be answered is kept for longer.
-        keep_calls: How many calls are kept; the oldest go first, but with `durable` none of less
-            than a day that happens only once.
-        max_value_bytes: How much of a call's arguments, and of its result, is kept.
-        keep_results_for: How long a result is kept that was too long for the model.
-        max_results_bytes: How much such results may hold together; the oldest go first.
-        max_waiting: How many calls may wait to be written while the database cannot keep up.
-        max_waiting_bytes: How much they may hold together.
+        enabled: Whether anything is stored.
+        url: The database: a path, or an address such as `postgresql://user:password@host/name`; a
+            file in the user's data directory, if omitted.
+        durable: Whether the start of a call with the effect `once` is on disk before it runs.
+        unwritable: What happens to that call if it cannot be stored within two seconds: `run` it
+            unrecorded, or `refuse` it.
+        keep_for: The maximum age of a stored call: seconds, or text such as `720h`. A question that
+            can still be answered is kept longer.
+        keep_calls: The maximum number of stored calls. The oldest are deleted first, but with
+            `durable` no call with the effect `once` that is less than a day old.
+        max_value_bytes: The maximum stored bytes of a call's arguments, and of its result.
+        keep_results_for: How long a result that was too long for the model is kept.
+        max_results_bytes: The maximum bytes of all such results; the oldest are deleted first.
+        max_waiting: The maximum number of calls in the queue while the database cannot keep up.
+        max_waiting_bytes: The maximum bytes of that queue.
     """
 
     enabled: Switch = False

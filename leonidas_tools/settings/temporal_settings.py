@@ -1,4 +1,4 @@
-"""Settings of the Temporal server in whose workers tools can run."""
+"""Settings of the Temporal server whose workers run tools."""
 
 from typing import Annotated
 
@@ -12,16 +12,16 @@ from leonidas_tools.settings.model import SettingsModel
 class TemporalSettings(SettingsModel):
     """The Temporal server of the tools with `runs_on: temporal`.
 
-    What is not said here comes from the variables and the file of the Temporal command line, such
-    as `TEMPORAL_ADDRESS` and `TEMPORAL_API_KEY`.
+    Omitted settings come from the variables and the file of the Temporal command line, such as
+    `TEMPORAL_ADDRESS` and `TEMPORAL_API_KEY`.
 
     Args:
         address: The host and port of the server.
         namespace: The namespace of the workflows.
         task_queue: The task queue of the workers.
-        connect: How long the server may take to answer.
+        connect: How long the server may take to respond.
         begin: How long a call may wait for a worker.
-        heartbeat: How long a worker may be silent until it counts as dead.
+        heartbeat: How long a worker may be silent before it counts as dead.
     """
 
     address: Annotated[Name | None, BeforeValidator(unset)] = None
@@ -33,7 +33,7 @@ class TemporalSettings(SettingsModel):
 
     @property
     def place(self) -> TemporalPlace:
-        """Return the place of the server."""
+        """Return the address of the server, with its names and timeouts."""
         return TemporalPlace(
             address=self.address,
             namespace=self.namespace,

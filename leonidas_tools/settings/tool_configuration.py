@@ -45,13 +45,13 @@ _When = Annotated[ToolScheduling | None, BeforeValidator(_read), WithJsonSchema(
 
 
 class SchedulingSettings(SettingsModel):
-    """The scheduling of answers that the model did not wait for, by kind of answer.
+    """The scheduling of results that the model did not wait for, by kind of result.
 
     Args:
-        ok: The tool did what it was asked.
-        error: It did not.
-        late: The connection that asked is closed meanwhile.
-        progress: It is not done yet; unless this is set, the model hears of no progress.
+        ok: The call succeeded.
+        error: The call failed.
+        late: The connection of the call is closed meanwhile.
+        progress: The call still runs; unless this is set, the model receives no progress.
     """
 
     ok: _When = None
@@ -60,7 +60,7 @@ class SchedulingSettings(SettingsModel):
     progress: _When = None
 
     def over(self, own: metadata.Scheduling | None) -> metadata.Scheduling:
-        """Return the merged scheduling where a tool has its own."""
+        """Return this scheduling, completed by the tool's own."""
         words = {
             key: said if (said := getattr(self, key)) is not None else getattr(own, key, None)
             for key in type(self).model_fields
@@ -69,7 +69,7 @@ class SchedulingSettings(SettingsModel):
 
 
 def _spread(value: Any) -> Any:
-    """Spread one word over every final answer."""
+    """Apply a single word to every final result."""
     if value is None or isinstance(value, Mapping | BaseModel):
         return value
     if isinstance(value, metadata.Scheduling):
@@ -97,80 +97,80 @@ Scheduling = Annotated[
 
 
 def merged(below: SchedulingSettings | None, above: SchedulingSettings) -> SchedulingSettings:
-    """Merge two schedules; the first wins where set."""
+    """Merge two schedules; `above` overrides `below`."""
     if below is None:
         return above
     return below.model_copy(update={key: getattr(above, key) for key in above.model_fields_set})
 
 
 class ToolOverrides(SettingsModel):
-    """Settings of a tool that hold in one environment.
+    """Settings of a tool in one environment.
 
     `0` and `off` switch a limit off, whether the defaults or the tool itself have set it.
 
     Args:
         enabled: Whether the tool can be called.
         status: Whether it is active, or why not; `maintenance` tells the model to try again later.
-        priority: Who goes first when not everything can run at once: 1 to 5, or its name.
-        timeout: How long one attempt may take: seconds, or text such as `500ms`, `2s`, `1m`. It
-            cannot be switched off.
-        deadline: How long the whole call may take, its waits and retries included; `0` or
-            `off` for no limit.
-        retry_attempts: How often it is tried again after a failure, from 0 to 20; `0` or
-            `off` for never.
-        retry_delay: How long to wait before the first retry; `0` or `off` for no wait.
-        category: Which processor runs it: a known category, or any other word.
-        retry_backoff: By how much each delay is longer than the one before, from 1 to 10; 2 unless
-            it is set.
-        retry_longest_delay: No delay is longer than this; 10 s unless it is set.
-        retry_on: Which failures are tried again, where trying again can do no harm: `failed`,
-            `unavailable` and `timeout`.
+        priority: Which calls run first if not all can run at once: 1 to 5, or a name.
+        timeout: The timeout of one attempt: seconds, or text such as `500ms`, `2s`, `1m`. It cannot
+            be switched off.
+        deadline: The timeout of the whole call, including its waits and retries; `0` or `off` for
+            no limit.
+        retry_attempts: The maximum number of retries after a failure, from 0 to 20; `0` or `off`
+            for none.
+        retry_delay: The delay before the first retry; `0` or `off` for none.
+        category: The category whose processor runs it: a known category, or any other word.
+        retry_backoff: The factor by which each delay is longer than the one before, from 1 to 10; 2
+            unless it is set.
+        retry_longest_delay: The maximum delay; 10 s unless it is set.
+        retry_on: The failures that are retried if a retry can do no harm: `failed`, `unavailable`
+            and `timeout`.
         effect: What a call changes: `read`, `idempotent` or `once`.
         lane: Tools of the same lane never write at the same time.
-        concurrency: How many calls of this tool may run at once; `0` or `off` for no limit.
-        max_result_bytes: How long its answer may be; a longer one is cut.
-        fallback_tools: Tools to try in turn, with the same arguments, when this one stays down.
+        concurrency: The maximum number of its calls that run at once; `0` or `off` for no limit.
+        max_result_bytes: The maximum bytes of its result; a longer one is truncated.
+        fallback_tools: Tools to try in order, with the same arguments, if this one keeps failing.
         custom_parameters: Values for the tool itself; it reads them as `ctx.parameters`.
-        behavior: Whether the model waits for the answer: `blocking` or `non_blocking`.
-        scheduling: When the model speaks of an answer it did not wait for: `silent`, `when_idle`
-            or `interrupt`; one word for every final answer, or a word for each of `ok`, `error`,
-            `late` and `progress`.
-        on_cancel: What happens to a running call when the model no longer wants its answer:
-            `stop`, `finish` or `undo`. Unless it is set, what happens only once is finished, or
-            undone where it can be, and all else is stopped.
-        filler_after: After how much silence it is filled while the tool runs: seconds, text such
-            as `2s`, or `median` for as long as the tool usually takes; `0` or `off` for never.
-        filler: What the model is to say then, in a sentence.
-        repeat_after_resume: Whether a call that the model makes again after a reconnect runs again.
-        description: What the model reads about the tool, instead of its own description.
+        behavior: Whether the model waits for the result: `blocking` or `non_blocking`.
+        scheduling: When the model speaks of a result that it did not wait for: `silent`,
+            `when_idle` or `interrupt`; one word for every final result, or one for each of `ok`,
+            `error`, `late` and `progress`.
+        on_cancel: What happens to a running call when the model no longer wants its result: `stop`,
+            `finish` or `undo`. Unless it is set, a call with the effect `once` is finished, or
+            undone if it can be, and all others are stopped.
+        filler_after: How long the silence may last, while the tool runs, before it is filled:
+            seconds, text such as `2s`, or `median` for the usual time of the tool; `0` or `off` for
+            never.
+        filler: The sentence that the model says then.
+        repeat_after_resume: Whether a call that the model repeats after a reconnect runs again.
+        description: The description for the model, instead of the tool's own.
         requires_approval: Whether a person is asked first.
         untrusted: Whether its results may come from anyone, such as the text of a web page: they
             mark the session that reads them.
-        after_untrusted: What happens to its calls in a session so marked, if they have an effect
-            and arguments that did not come from the user: `ask`, `deny` or `allow`; unless it is
-            set, `policies.after_untrusted` says so for all tools.
-        cache_seconds: How long a result may be used again, only with the effect `read`; `0` or
-            `off` for never.
-        cache_shared: Whether other processes with the same store use its results again too.
-        stale_if_error: How long beyond that it may replace a failure; `0` or `off` for
+        after_untrusted: What happens to its calls in a marked session, if they have an effect and
+            arguments that did not come from the user: `ask`, `deny` or `allow`. Unless it is set,
+            `policies.after_untrusted` applies.
+        cache_seconds: How long a result is cached, only with the effect `read`; `0` or `off` for
             never.
-        polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
-        calls_per_turn: How many calls of it a session may make each time the user speaks; `0` or
-            `off` for no limit.
-        calls_per_minute: How many in any sixty seconds; `0` or `off` for no limit.
-        calls_per_session: How many in all; `0` or `off` for no limit.
-        breaker: Whether it has a circuit breaker; when left out, `policies.breaker` decides for all
-            tools.
-        max_result_tokens: How long its result may be, in tokens, as well as they can be guessed;
-            `0` or `off` for no limit.
-        overflow: What is kept of a longer one: its `head`, its `tail`, `both`, or all of it, of
-            which the model sees a part and can ask for more (`spill`).
-        collect: Whether the result of a generator is the list of all that it yields, and not its
+        cache_shared: Whether other processes with the same store use its cached results too.
+        stale_if_error: How long after `cache_seconds` a result may replace a failure; `0` or `off`
+            for never.
+        polling: Whether repeated calls are its purpose: none of them counts as a loop.
+        calls_per_turn: The maximum number of its calls in a session each time the user speaks; `0`
+            or `off` for no limit.
+        calls_per_minute: The maximum number in any sixty seconds; `0` or `off` for no limit.
+        calls_per_session: The maximum number in the session; `0` or `off` for no limit.
+        breaker: Whether it has a circuit breaker; if omitted, `policies.breaker` decides.
+        max_result_tokens: The maximum length of its result, in estimated tokens; `0` or `off` for
+            no limit.
+        overflow: Which part of a longer result is kept: its `head`, its `tail`, `both`, or all of
+            it, of which the model sees a part and can request more (`spill`).
+        collect: Whether the result of a generator is the list of all yielded values, and not its
             last value.
         runs_on: Where it runs: `here`, as a task of a cluster (`ray`), or in a worker (`temporal`),
-            where a call has one effect although machines die.
-        resources: What such a task needs of a machine: `num_cpus`, `num_gpus`, `memory` in bytes,
-            and the resources that the cluster has by other names.
+            where a call has its effect once even if machines fail.
+        resources: The resources of a machine that such a task needs: `num_cpus`, `num_gpus`,
+            `memory` in bytes, and other resources of the cluster by name.
         tags: Words to find it by.
     """
 
@@ -218,7 +218,7 @@ class ToolOverrides(SettingsModel):
 
 
 class ToolConfiguration(ToolOverrides):
-    """The settings of one tool; `None` stands for the tool's own value.
+    """The settings of one tool; `None` means the tool's own value.
 
     Args:
         environment_specific: Other values for some environments, by the environment's name.
@@ -235,17 +235,17 @@ class ToolConfiguration(ToolOverrides):
 
     @functools.cached_property
     def secrets(self) -> tuple[str, ...]:
-        """Return the secret custom parameters: by name, or with a value of the environment."""
+        """Return the custom parameters that are secret by name or by a value of the environment."""
         return secrets_in(self.custom_parameters)
 
     @functools.cached_property
     def known_secrets(self) -> KnownSecrets:
-        """Return the same, to be found in what a tool says."""
+        """Return the secrets in a form that finds them in the output of the tool."""
         return KnownSecrets(self.secrets)
 
 
 _OVERRIDES = ToolOverrides.model_fields.keys()
-"""Options that can be overridden: neither a server's tool name nor what the environment sets."""
+"""Options that a layer can override: neither `name` nor `environment_specific`."""
 
 ToolConfigurations: TypeAlias = Annotated[
     dict[str, Annotated[ToolConfiguration, BeforeValidator(mapping)]], BeforeValidator(mapping)
@@ -255,9 +255,9 @@ ToolConfigurations: TypeAlias = Annotated[
 def merge(
     layers: Iterable[ToolOverrides], hidden: Collection[str] = (), secrets: Collection[str] = ()
 ) -> ToolConfiguration:
-    """Lay settings over one another, later ones on top.
+    """Merge layers of settings; later layers override earlier ones.
 
-    Custom parameters are merged by key, scheduling by what is scheduled.
+    Custom parameters are merged by key, and scheduling by kind of result.
     """
     values: dict[str, Any] = {}
     for layer in layers:
@@ -270,6 +270,6 @@ def merge(
     merged_settings = ToolConfiguration.model_construct(**values)
     parameters = values.get("custom_parameters")
     if parameters or secrets:
-        # What is read with every answer: a private attribute would cost each four microseconds.
+        # Read for every result: a private attribute would cost four microseconds each time.
         merged_settings.__dict__["secrets"] = (*secrets_in(parameters or {}, hidden), *secrets)
     return merged_settings

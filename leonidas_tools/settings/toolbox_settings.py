@@ -13,8 +13,8 @@ class ToolboxSettings(SettingsModel):
     """A toolbox to load.
 
     Args:
-        name: Its name.
-        settings: Its own settings, which are checked when it is loaded.
+        name: The name of the toolbox.
+        settings: The settings of the toolbox, which are validated when it is loaded.
     """
 
     name: Name
@@ -25,7 +25,7 @@ def _read(item: Any) -> Any:
     """Return the fields of a toolbox, given its name, or a mapping of its name to its settings.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The item is neither.
     """
     if isinstance(item, str):
         return {"name": item}
@@ -42,7 +42,7 @@ def _read(item: Any) -> Any:
 
 
 def _written(item: ToolboxSettings) -> Any:
-    """Return a toolbox as it stands in the file."""
+    """Return a toolbox as written in the file."""
     return {item.name: item.settings} if item.settings else item.name
 
 

@@ -1,4 +1,4 @@
-"""Settings that follow their file: an edit is applied within a second, a broken one never."""
+"""Settings that follow their file: a valid edit applies within a second, an invalid one never."""
 
 from __future__ import annotations
 
@@ -35,23 +35,21 @@ Check: TypeAlias = Callable[["Settings"], "Sequence[Finding]"]
 
 @dataclass(slots=True)
 class _Watch:
-    """The watching task of one event loop, and how many are inside."""
+    """The watching task of one event loop, and the number of its users."""
 
     task: asyncio.Task[None]
     users: int = 0
 
 
 class WatchedSettings:
-    """The settings that hold now.
+    """The current settings, which may follow a file.
 
-    While someone is inside `async with`, one task of the event loop follows the file. A file that
-    is broken, half written or gone changes nothing: the last good settings stay, and a warning
-    names the place. Neither do settings that one of the checks refuses (`add_check`).
-
-    Of its sources, only a path is followed.
+    Inside `async with`, one task of the event loop watches the file. If the file is invalid, half
+    written or missing, or if a check refuses the settings (`add_check`), the last valid settings
+    stay, and a warning names the place. Only a path is watched, and no other source.
 
     Raises:
-        ConfigurationError: The settings are wrong.
+        ConfigurationError: The settings are invalid.
 
     Example:
         >>> watched = WatchedSettings({"tools": {"search": {"timeout": "2s"}}})
@@ -65,9 +63,9 @@ class WatchedSettings:
 
     def __init__(self, source: Source = None) -> None:
         self.path = Path(source) if isinstance(source, str | Path) else None
-        """The file the settings come from, if they come from one."""
+        """The file of the settings, if there is one."""
         self.current = _load(source)
-        """The settings that hold now; replaced as a whole, never changed."""
+        """The current settings; replaced as a whole, never changed."""
         self.generation = 1
         """Number of settings applied so far, these included."""
         self.last_error: ConfigurationError | None = None
@@ -82,17 +80,13 @@ class WatchedSettings:
         )
 
     def on_change(self, callback: Callback) -> Callable[[], None]:
-        """Call back with the new settings each time they have changed.
-
-        Return a function that ends it.
-        """
+        """Call `callback` with new settings after each change; return a function to unsubscribe."""
         return self._listeners.subscribe(callback)
 
     def add_check(self, check: Check) -> Callable[[], None]:
-        """Ask this function before other settings take effect.
+        """Call `check` before new settings take effect; they are refused if it returns findings.
 
-        It returns why they are refused, or nothing; it is called in the thread that reads them.
-        Return a function that ends it.
+        It is called in the thread that reads the settings. Return a function that removes `check`.
         """
         self._checks.append(check)
 
@@ -103,10 +97,10 @@ class WatchedSettings:
         return remove
 
     def reload(self) -> Settings:
-        """Read the source again and return the settings that hold now.
+        """Read the source again and return the current settings.
 
         Raises:
-            ConfigurationError: The source is wrong; the last good settings stay.
+            ConfigurationError: The source is invalid; the last valid settings stay.
         """
         with self._lock:
             self._reads += 1
@@ -119,10 +113,10 @@ class WatchedSettings:
             return self.current
 
     def update(self, changes: Mapping[str, Any]) -> Settings:
-        """Change some settings, in the file too where there is one.
+        """Change some settings, also in the file if there is one.
 
         Raises:
-            ConfigurationError: The changes are wrong, or cannot be written; nothing has changed.
+            ConfigurationError: The changes are invalid, or cannot be written; nothing has changed.
         """
         from leonidas_tools.settings.write import changed, update_file
 
@@ -160,8 +154,8 @@ class WatchedSettings:
     async def _follow(self, path: Path) -> None:
         """Check the file whenever it may have changed.
 
-        The check sees every way of writing: renaming over, truncating, swapping a symbolic link in
-        its path, deleting and recreating.
+        The check detects every way of writing: renaming over, truncating, swapping a symbolic link
+        in its path, deleting and recreating.
         """
         applied: object = None
         async with contextlib.aclosing(_moments(path)) as moments:
@@ -171,7 +165,7 @@ class WatchedSettings:
                     await self._reload_beside()
 
     async def _reload_beside(self) -> None:
-        """Read the file in a thread, since thousands of tools take a while, and adopt it here."""
+        """Read the file in a thread, since thousands of tools take a while, and apply it here."""
         reads = self._reads
         try:
             settings = await asyncio.to_thread(self._read)
@@ -179,11 +173,11 @@ class WatchedSettings:
             self._refuse(error)
             return
         with self._lock:
-            if reads == self._reads:  # else `reload` or `update` has read what is newer
+            if reads == self._reads:  # else `reload` or `update` has read newer settings
                 self._adopt(settings)
 
     def _read(self) -> Settings:
-        """Return what the source says now, if no check refuses it."""
+        """Return the settings of the source, unless a check refuses them."""
         if self.path is None:
             settings, text = _load(self._source), None
         else:
@@ -218,7 +212,7 @@ class WatchedSettings:
         self._listeners.notify(settings)
 
     def locate(self, key: str) -> str:
-        """Return where a dotted key stands, as `file:line`; empty where there is no file."""
+        """Return the place of a dotted key, as `file:line`; empty if there is no file."""
         if self.path is None:
             return ""
         from leonidas_tools.settings.document import read_document
@@ -245,7 +239,7 @@ def _load(source: Source) -> Settings:
 
 
 async def _moments(path: Path) -> AsyncGenerator[None, None]:
-    """Comes when the file's directory has changed, and a few times a second in any case.
+    """Yield when the file's directory has changed, and a few times a second in any case.
 
     Notifications never arrive on network file systems and some bind mounts, nor when a link
     further up the path is swapped.
@@ -269,7 +263,7 @@ async def _moments(path: Path) -> AsyncGenerator[None, None]:
 
 
 async def _settled(path: Path) -> object:
-    """Wait until writing stops, for a bounded time, and return the state of the file."""
+    """Wait until writing stops, for a limited time, and return the state of the file."""
     seen = _look(path)
     for _ in range(_SETTLE_LOOKS):
         await asyncio.sleep(_SETTLE_SECONDS)
@@ -280,7 +274,7 @@ async def _settled(path: Path) -> object:
 
 
 def _look(path: Path) -> object:
-    """Differs whenever the file may have changed; links on the way are followed."""
+    """Return a value that differs if the file may have changed; follow links on the way."""
     try:
         status = path.stat()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Settings written back to their file: comments and order stay, and it is all or nothing."""
+"""Write changed settings to their file at once, and keep its comments and order."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def update_file(
     The new content is validated first and replaces the old at once: no reader sees half of it.
     A symbolic link stays one; the file it points to is replaced.
 
-    `None` removes a key. `initial` is the text of a file that is not there yet; `check` takes the
-    new settings and their text, and raises where they are to be refused.
+    `None` removes a key. `initial` is the text of a file that does not exist yet. `check` receives
+    the new settings and their text, and raises to refuse them.
 
     Raises:
-        ConfigurationError: The changes are wrong, or the file cannot be changed; it stays intact.
+        ConfigurationError: The changes are invalid, or the file cannot be changed; it stays intact.
     """
     path = Path(path)
     new = None if path.exists() else initial
@@ -70,7 +70,7 @@ def update_file(
 
 
 def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of plain data with changes as `update_file` takes them.
+    """Return a copy of plain data with changes in the form of `update_file`.
 
     Raises:
         ConfigurationError: A change leads through a value that is not a mapping.
@@ -103,7 +103,7 @@ def _apply(data: dict[str, Any], path: KeyPath, value: Any) -> None:
 
 
 def _leaves(changes: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield every single change: the keys that lead to it, and plain data."""
+    """Yield every single change: its path, and its value as plain data."""
     for key, value in changes.items():
         yield from _leaves_below(tuple(key.split(".")), _plain(value, key))
 
@@ -131,13 +131,13 @@ def _plain(value: Any, key: str) -> Any:
 
 
 def _edit(text: str, changes: Mapping[str, Any], file: Path) -> str:
-    """Return the text with all changes made, and nothing else said than before."""
+    """Return the text with all changes, and verify that nothing else changes."""
     try:
         before = read_document(text).data
     except DocumentError:
         before = None
     if not isinstance(before, dict):
-        read_settings(text, file)  # says what is wrong with it
+        read_settings(text, file)  # raises the error with its problems
     expected = changed(before, changes)
     for path, value in _leaves(changes):
         try:
@@ -176,7 +176,7 @@ def _data(text: str) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two data say the same; a section with nothing in it is as good as `{}`."""
+    """Return whether two data are equal; an empty section equals `{}`."""
     if isinstance(one, dict) or isinstance(other, dict):
         one, other = one or {}, other or {}
         return (
@@ -193,7 +193,7 @@ def _dotted(path: KeyPath) -> str:
 
 
 def _replace(path: Path, before: str, after: str) -> None:
-    """Put the new text in the file's place at once, unless someone else was faster."""
+    """Replace the file at once, unless another program has changed it meanwhile."""
     target = path.resolve(strict=True)
     content = read_file(target)
     status = target.stat()
@@ -218,7 +218,7 @@ def _replace(path: Path, before: str, after: str) -> None:
 
 
 def _make(path: Path, text: str) -> None:
-    """Make a file, unless someone else was faster; who may read it is as with any new file."""
+    """Create a file, with the usual permissions; raise `FileExistsError` if it exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:
         try:
@@ -232,7 +232,7 @@ def _make(path: Path, text: str) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make the new name last through a power cut, where the system can."""
+    """Sync the directory, if the system can, so that a new name survives a power failure."""
     with contextlib.suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:
@@ -246,7 +246,7 @@ class _EditError(Exception):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Text with line breaks goes in double quotes, on one line."""
+    """Write text with line breaks, or other unprintable characters, quoted on one line."""
     style = None if text.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -257,7 +257,7 @@ def _either(one: Resolvers, other: Resolvers) -> Resolvers:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes all text that YAML 1.1 or 1.2 would take for something else."""
+    """A dumper that quotes all text that YAML 1.1 or 1.2 would parse as another type."""
 
     yaml_implicit_resolvers = _either(
         yaml.SafeDumper.yaml_implicit_resolvers, Loader.yaml_implicit_resolvers
@@ -268,12 +268,12 @@ class _Dumper(yaml.SafeDumper):
     }
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the parent's signature
-        """Write everything out."""
+        """Write shared values in full."""
         return True
 
 
 def set_key(text: str, path: KeyPath, value: Any) -> str:
-    r"""Return the text with a key set; mappings on the way are made where missing.
+    r"""Return the text with a key set; create missing mappings on its path.
 
     Raises:
         _EditError: The value there is shared with another place, or is not a mapping.
@@ -293,7 +293,7 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
 
 
 def delete_key(text: str, path: KeyPath) -> str:
-    r"""Return the text without a key; the same where it is not there.
+    r"""Return the text without a key, unchanged if the key does not exist.
 
     Raises:
         _EditError: The value there is shared with another place.
@@ -324,7 +324,7 @@ class _Entry:
     value: Any
     start: int
     end: int  # comments left out
-    is_alias: bool  # the value is only a reference to one elsewhere
+    is_alias: bool  # whether the value is only a reference to another value
 
     @property
     def key_start(self) -> int:
@@ -338,14 +338,14 @@ class _Entry:
         return not self.is_alias and text[self.start : self.end] in ("", "~", "null")
 
     def is_block(self) -> bool:
-        """Return whether it is a collection on lines of its own."""
+        """Return whether the value is a collection in block style."""
         is_collection = isinstance(self.value, yaml.CollectionNode)
         return is_collection and not self.is_alias and not self.value.flow_style
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _PathPosition:
-    """The innermost mapping on a path, its entries, the one on the path, the keys beyond it."""
+    """The innermost mapping on a path, its entries, the entry on the path, the keys below it."""
 
     mapping: yaml.MappingNode
     entries: list[_Entry]
@@ -382,7 +382,7 @@ def _entry(text: str, key: yaml.Node, value: yaml.Node) -> _Entry:
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Return where a node ends; a block's own mark stands behind the comments that follow it."""
+    """Return where a node ends; the end mark of a block is after the comments that follow it."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         if isinstance(node, yaml.MappingNode):
@@ -395,7 +395,7 @@ def _end(text: str, node: yaml.Node) -> int:
 
 
 def _insert(text: str, place: _PathPosition, value: Any) -> str:
-    """Add a key behind the last one of its mapping."""
+    """Add a key after the last one of its mapping."""
     if place.mapping.flow_style:
         close = _mark(place.mapping.end_mark) - 1
         before = text[:close].rstrip()
@@ -408,7 +408,7 @@ def _insert(text: str, place: _PathPosition, value: Any) -> str:
 
 
 def _fill(text: str, place: _PathPosition, value: Any) -> str:
-    """Give a key that has no value a mapping."""
+    """Add a mapping to a key that has no value."""
     entry = place.entry
     assert entry is not None
     if entry.start < entry.end or place.mapping.flow_style:
@@ -435,7 +435,7 @@ def _nested(path: KeyPath, value: Any) -> Any:
 
 
 def _flow(value: Any) -> str:
-    """Return the value on one line, fit to stand inside brackets too."""
+    """Return the value on one line, in a form that is also valid inside brackets."""
     dumped: str = yaml.dump(
         [value],
         Dumper=_Dumper,
@@ -448,7 +448,7 @@ def _flow(value: Any) -> str:
 
 
 def _lines(text: str, path: KeyPath, value: Any, column: int) -> str:
-    """Return a key in block style, with the keys beyond it below."""
+    """Return a key in block style, with the keys below it."""
     newline = _newline(text)
     *outer, last = [
         f"{' ' * (column + _STEP * depth)}{_flow(key)}:" for depth, key in enumerate(path)
@@ -464,7 +464,7 @@ def _splice(text: str, position: int, lines: str) -> str:
 
 
 def _line_end(text: str, position: int) -> int:
-    """Behind the line break that ends the line."""
+    """Return the position after the line break that ends the line."""
     end = text.find("\n", position)
     return len(text) if end < 0 else end + 1
 

@@ -1,4 +1,4 @@
-"""Simulated speech: a recording, or a soft tone as long as the text takes to say."""
+"""Simulated speech: a recording, or a soft tone with the duration of the text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAMPLE_BYTES: Final = 2
 
 
 def tone(seconds: float) -> bytes:
-    """Return the tone, in 16-bit PCM at 24 kHz, in whole chunks.
+    """Return a tone as 16-bit PCM at 24 kHz; round its length to whole chunks of 100 ms.
 
     Example:
         >>> len(tone(0.26)) == round(3 * CHUNK_SECONDS * SAMPLE_RATE) * 2
@@ -37,7 +37,7 @@ def tone(seconds: float) -> bytes:
 
 
 def chunks_of(pcm: bytes) -> list[str]:
-    """Return PCM in chunks of 100 ms, each in base64; the last may be shorter.
+    """Return PCM audio as base64 chunks of 100 ms; the last may be shorter.
 
     Example:
         >>> chunks_of(bytes(4800) + bytes(2))[1]
@@ -86,7 +86,7 @@ def _resampled(samples: array[int], rate: int) -> array[int]:
 
 
 def speech_seconds(text: str) -> float:
-    """Return how long a text takes to say.
+    """Return the duration of a spoken text, in seconds.
 
     Example:
         >>> speech_seconds("Hello, world.")
@@ -96,7 +96,7 @@ def speech_seconds(text: str) -> float:
 
 
 def spread(text: str, chunks: int) -> list[str]:
-    """Return the words of a text spread over that many chunks, each with the space before it.
+    """Split a text into that many chunks of words; each word keeps the space before it.
 
     Example:
         >>> spread("one two three", 4)

@@ -1,4 +1,4 @@
-"""One connection: reads what the client sends, records and checks it, and plays the scenario."""
+"""One connection: receives, records and checks the client's messages, and plays the scenario."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class ServerContext:
     strict: bool
     """True if a violation closes the connection."""
     speed: float
-    """1 plays pauses as written, 2 twice as fast, `math.inf` without any."""
+    """Speed of pauses: 1 as written, 2 twice as fast, `math.inf` without pauses."""
     quirks: Quirks
     record: Record
     sessions: SessionRegistry
     listener: Listener
     next_play: Callable[[], Play]
-    """Returns what to play on the next connection; raises `ScenarioOverError` at the end."""
+    """Function that returns the play of the next connection, or raises `ScenarioOverError`."""
 
 
 class ServerConnection:
-    """Sends the messages of one connection, counted from 1, and ends it."""
+    """Sends the messages of one connection and ends it; connections are counted from 1."""
 
     def __init__(
         self, number: int, websocket: PausableConnection, *, context: ServerContext
@@ -82,7 +82,7 @@ class ServerConnection:
         return self._ended
 
     def set_session(self, session: Session) -> None:
-        """Note the session that the connection belongs to."""
+        """Set the session that the connection belongs to."""
         self._session = session
 
     def cancel_pending(self) -> None:
@@ -138,12 +138,12 @@ class ServerConnection:
         await self.close(code, reason)
 
     def drop(self) -> None:
-        """Drop the connection without a closing frame."""
+        """Drop the connection without a close frame."""
         self._ended = True
         self._websocket.transport.abort()
 
     def ignore_client(self, seconds: float | None) -> None:
-        """Ignore what the client sends for some seconds; for `None`, until the connection ends."""
+        """Ignore the client for some seconds; for `None`, until the connection ends."""
         self._websocket.pause_input()
         if seconds is not None:
             self._start(self._resume_input_after(seconds))
@@ -189,7 +189,7 @@ async def _until_closed(work: Coroutine[Any, Any, None]) -> None:
 
 
 class _RefusedConnectionError(Exception):
-    """Raised when a connection is refused, with the code to close it with."""
+    """Raised to refuse a connection; has the close code and the reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -198,7 +198,7 @@ class _RefusedConnectionError(Exception):
 
 
 class ConnectionHandler:
-    """Serves one client's connection, counted from 1, from its setup to its end."""
+    """Serves one connection, from its setup to its end; connections are counted from 1."""
 
     def __init__(
         self, number: int, websocket: PausableConnection, *, context: ServerContext
@@ -261,7 +261,7 @@ class ConnectionHandler:
         if message is None:
             return None
         if failure := self._record.failure:
-            # Final, so that a client does not redial a scenario that cannot go on.
+            # A final close code: the client must not reconnect to a scenario that has failed.
             raise _RefusedConnectionError(protocol.POLICY, f"scenario failed: {failure}")
         kind, body = message
         if kind != "setup":
@@ -285,7 +285,7 @@ class ConnectionHandler:
         return self._session_of(origin, body), play
 
     async def _admit(self, setup: Message) -> tuple[ConnectionRecord, Session] | None:
-        """Return the session of the connection; None if it was closed for a violation."""
+        """Return the record and the session of a connection; None if a violation closed it."""
         context, number = self._context, self._number
         if refusal := context.listener.refusal_at_setup():
             raise _RefusedConnectionError(
@@ -373,7 +373,7 @@ class ConnectionHandler:
         return update
 
     async def _receive(self) -> tuple[str, Message] | None:
-        """Return the next message; None if it cannot be read."""
+        """Return the next message; None if it is malformed."""
         frame = await self._websocket.recv()
         try:
             message = parse(frame)
@@ -421,7 +421,7 @@ class ConnectionHandler:
             self._finish("left", f"the client left: {error}")
         except (StepFailedError, AssertionError) as error:
             message = str(error) or repr(error)
-            if not self._context.strict:  # nobody is told at the end, and a close frame is short
+            if not self._context.strict:  # not raised at the exit, and a close frame is short
                 _logger.warning("The scenario has failed: %s", message)
             await self._fail(message, f"scenario failed: {message}")
         except Exception as error:

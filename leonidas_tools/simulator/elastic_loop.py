@@ -8,10 +8,10 @@ import time
 from concurrent.futures import Future
 from typing import Final
 
-# Without a timer, input that is about to arrive comes before skipped time.
+# Seconds to wait for input before time is skipped, if there is no timer.
 _PATIENCE_SECONDS: Final = 0.05
 _POLL_SECONDS: Final = 0.001
-# A thread that is busy for longer is blocked, possibly until time has passed.
+# A loop that is busy for longer may itself wait for the time to pass: skip it all the same.
 _LONGEST_BUSY_SECONDS: Final = 10.0
 
 
@@ -33,7 +33,7 @@ class _SkippableTime:
         return self._left > 0
 
     def skip(self, wait_seconds: float | None) -> bool:
-        """Skip a wait, as far as seconds are left; without a wait, skip all that is left."""
+        """Skip a wait, or all seconds that are left for None; return whether any were left."""
         if not self._left:
             self.complete()
             return False
@@ -68,7 +68,7 @@ class _ElasticSelector(selectors.DefaultSelector):
             until = time.monotonic() + _LONGEST_BUSY_SECONDS
             while not events and self._skippable.any and self._peers:
                 busy = any(peer.is_busy for peer in self._peers)
-                # After the question, for a peer sends something and then is idle.
+                # Check for input only now: a peer may send something and then become idle.
                 events = super().select(_POLL_SECONDS if busy else 0)
                 if not busy or time.monotonic() > until:
                     break
@@ -103,12 +103,12 @@ class _ElasticSelector(selectors.DefaultSelector):
 
 
 class ElasticEventLoop(asyncio.SelectorEventLoop):
-    """An event loop that runs in real time, and ahead of it after `advance`.
+    """An event loop whose time runs ahead of real time after `advance`.
 
-    Time is skipped from timer to timer, and only while the loop is idle: of two pauses in a row
-    the second begins where the first ended, and the work that a timer starts is done before the
-    next timer is due. Sockets, threads and other loops still take real time; loops that have to
-    wait for each other `keep_pace_with` each other.
+    Time is skipped from timer to timer, and only while the loop is idle. The second of two pauses
+    begins when the first ends, and the work that a timer starts is done before the next timer is
+    due. Sockets, threads and other loops still take real time. Two loops that wait for each other
+    need `keep_pace_with`.
 
     Example:
         >>> async def an_hour() -> str:
@@ -156,7 +156,7 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
     def keep_pace_with(self, other: ElasticEventLoop) -> None:
         """Let neither loop skip time while the other is busy; called in the thread of either.
 
-        Without it, the slow end of a connection looks like a silent one.
+        Otherwise a slow peer looks like one that no longer responds.
         """
         self._waiting.add_peer(other._waiting)
         other._waiting.add_peer(self._waiting)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Absent(Enum):
-    """Stands for a field that is not sent at all, where None is sent as null."""
+    """Marks a field that is not sent at all; None is sent as null."""
 
     ABSENT = "absent"
 
@@ -29,8 +29,8 @@ class FunctionCall:
 
     Args:
         name: The function.
-        args: Its arguments; `ABSENT` sends no such field, None sends null.
-        id: Its id; `ABSENT` makes one up (`call-1`, …), None sends no id.
+        args: Its arguments; `ABSENT` omits the field, None sends null.
+        id: Its id; `ABSENT` generates one (`call-1`, …), None sends no id.
         undeclared: Send it although the client declared no such function.
 
     Example:
@@ -47,11 +47,11 @@ class FunctionCall:
     undeclared: bool = False
 
     def id_for(self, ordinal: int) -> str | None:
-        """Return its id, if it is the call of that number on its connection."""
+        """Return the id of the call; `ordinal` is its number on the connection."""
         return f"call-{ordinal}" if self.id is ABSENT else self.id
 
     def to_wire(self, ordinal: int) -> Message:
-        """Return the call as a JSON object, if it is the call of that number on its connection."""
+        """Return the call as a JSON object; `ordinal` is its number on the connection."""
         call_id = self.id_for(ordinal)
         body: Message = {} if call_id is None else {"id": call_id}
         body["name"] = self.name

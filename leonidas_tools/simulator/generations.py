@@ -37,8 +37,8 @@ class Quirks:
         behaviors: The `behavior` values that a declaration may have, in the setup or later.
         takes_scheduling: A function response may set `scheduling`.
         takes_will_continue: A function response may set `willContinue`.
-        plain_blocking_answers: The answer to a BLOCKING call may set neither. Servers ignore both
-            there; a client that sets them mistakes the call for a NON_BLOCKING one.
+        plain_blocking_answers: The answer to a BLOCKING call may set neither of the two. Servers
+            ignore both; a client that sets them mistakes the call for a NON_BLOCKING one.
         seed_only_client_content: `clientContent` is accepted only as the history of a new session:
             before the first realtime input, and up to the first turn that is complete.
         takes_context_update: `contextUpdate` is accepted.

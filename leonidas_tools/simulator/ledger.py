@@ -47,7 +47,7 @@ class CallLedger:
         return [record for record in self.records if record.connection == connection]
 
     def awaited_by(self, connection: int, response: Message) -> CallRecord | None:
-        """Return the call of that connection that a well-formed answer belongs to."""
+        """Return the call of that connection that a well-formed answer belongs to, if any."""
         key = self._key_of(connection, response.get("id"), response["name"])
         return None if key is None else self._records[key]
 
@@ -85,7 +85,7 @@ class CallLedger:
                     self._records[key] = replace(record, cancelled_at=time.monotonic())
 
     def cancellation_seen(self, connection: int, ids: Iterable[str]) -> None:
-        """Record that the client has received a cancellation; later answers are late."""
+        """Record that the client has received a cancellation; later answers count as late."""
         with self._lock:
             for key in ((connection, call_id) for call_id in ids):
                 if record := self._records.get(key):
@@ -144,6 +144,6 @@ def _answer(record: CallRecord, response: Message) -> Answer:
         response=response["response"],
         at=time.monotonic(),
         scheduling=response.get("scheduling"),
-        # A BLOCKING call knows no interim answers: the server ignores willContinue there.
+        # A BLOCKING call has no interim answers: the server ignores its willContinue.
         final=record.blocking or not response.get("willContinue"),
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class PausableConnection(WebSocketConnection):
     """A connection whose input can be paused: no messages, no pongs, no closing handshake.
 
-    The end of the network connection is still noticed. Paused input is processed on resumption.
+    The end of the TCP connection is still detected. Paused input is processed on resumption.
     """
 
     _withheld: list[bytes] | None = None
@@ -60,7 +60,7 @@ _NEVER = 1e9
 class PlannedRefusal:
     """A refusal of a future connection.
 
-    With an `http_status` it happens at the HTTP request, without one after the setup.
+    With an `http_status`, the HTTP request is refused; otherwise the setup.
     """
 
     http_status: int | None = None
@@ -69,7 +69,7 @@ class PlannedRefusal:
 
 
 class Listener:
-    """Listens on one port of loopback, and refuses the connections it is told to refuse."""
+    """Listens on one port of loopback and refuses connections as planned."""
 
     def __init__(
         self,

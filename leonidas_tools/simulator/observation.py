@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, slots=True)
 class Record:
-    """Everything the server saw; written by the server's thread only."""
+    """Everything that the server recorded; written by the server's thread only."""
 
     changed: Callable[[], None]
     """Called after each change."""
@@ -138,7 +138,7 @@ class ConditionFutures:
 
 
 class Observation:
-    """Gives any thread access to what the server's thread records."""
+    """Provides the records of the server's thread to any thread."""
 
     def __init__(self, *, scripts: int) -> None:
         self._scripts = scripts
@@ -153,7 +153,7 @@ class Observation:
 
     @property
     def setups(self) -> Sequence[Message]:
-        """Return the setup messages, one for each of `connections`, by camel-case names."""
+        """Return the setup of each of `connections`, with its fields by camel-case names."""
         return tuple(self._record.setups)
 
     @property
@@ -201,7 +201,7 @@ class Observation:
         return dict(self._record.declared.get(number, {}))
 
     def heard_pcm(self, connection: int | None = None) -> bytes:
-        """Return the received microphone audio as one piece.
+        """Return the received microphone audio, joined.
 
         Args:
             connection: Only this connection; by default all, in order of arrival.
@@ -227,7 +227,7 @@ class Observation:
         return tuple(self._record.outcomes)
 
     def check(self) -> None:
-        """Raise if anything went wrong so far.
+        """Raise if a violation or a failure was recorded.
 
         Raises:
             SimulatorError: A client violated the protocol, or an expectation was not met.
@@ -237,11 +237,11 @@ class Observation:
         if wrong:
             self._reported = True
             lines = "\n".join(f"- {each}" for each in wrong)
-            # Without context: the client's own errors only follow from it.
+            # Without context: the client's own errors are consequences of this one.
             raise SimulatorError(f"The session with the simulator failed:\n{lines}") from None
 
     async def finished(self, connections: int | None = None) -> Outcome:
-        """Wait until the scenario has ended; put `asyncio.timeout` around it.
+        """Wait until the scenario has ended; limit the wait with `asyncio.timeout`.
 
         Args:
             connections: The number of connections; by default that of the scenario.
@@ -255,7 +255,7 @@ class Observation:
     def wait_finished(
         self, timeout_seconds: float = 30.0, *, connections: int | None = None
     ) -> Outcome:
-        """Do what `finished` does, for a thread.
+        """Wait in a thread until the scenario has ended, as `finished` does.
 
         Raises:
             TimeoutError: The scenario did not end in time.
@@ -290,8 +290,8 @@ class Observation:
         """Wait until a condition on the recorded data is true.
 
         Args:
-            reached: Reads only `messages`, `calls`, …, since it is checked again only when those
-                change; called in the server's thread.
+            reached: The condition. It must depend only on `messages`, `calls`, …, since it is
+                checked only when those change; called in the server's thread.
         """
         await self._when(reached)
 

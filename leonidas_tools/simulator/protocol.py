@@ -18,7 +18,7 @@ POLICY: Final = 1008
 TOO_BIG: Final = 1009
 INTERNAL: Final = 1011
 STEP_FAILED: Final = 4000
-"""Of the private codes, which the real server never sends: nothing more is to come."""
+"""Private close code, which the real server never sends: the scenario has failed."""
 SCHEDULINGS: Final = ("SILENT", "WHEN_IDLE", "INTERRUPT")
 MEBIBYTE: Final = 1 << 20
 
@@ -213,7 +213,7 @@ class ProtocolChecker:
             yield Breach(reason=problem, data=data)
 
     def note_resumption(self) -> None:
-        """Note that the session began on an earlier connection."""
+        """Record that the session began on an earlier connection."""
         self._begun = True
 
     def check(self, kind: str, body: Message) -> Iterator[Breach]:
@@ -237,7 +237,7 @@ class ProtocolChecker:
         self._note(kind, body)
 
     def _note(self, kind: str, body: Message) -> None:
-        """Note the first turn, with which a session begins; earlier turns are its history."""
+        """Record the first turn, which begins a session; earlier turns are its history."""
         turn_ends = kind == "clientContent" and bool(body.get("turnComplete"))
         self._begun = self._begun or turn_ends or kind in {"realtimeInput", "toolResponse"}
 

@@ -16,10 +16,10 @@ class RecordedMessage:
     """One message in either direction.
 
     Args:
-        connection: Which connection, counted from 1.
+        connection: The connection, counted from 1.
         sender: `client` or `server`.
         at: The time by the monotonic clock, in seconds.
-        data: The message; the raw frame where it is not a JSON object.
+        data: The message; the raw frame if it is not a JSON object.
     """
 
     connection: int
@@ -33,12 +33,12 @@ class Answer:
     """One function response.
 
     Args:
-        id: The id it carries; that of its call if it carries none.
-        name: The name it carries.
+        id: The id in the response; that of its call if the response has none.
+        name: The name in the response.
         response: Its body.
         at: The time of arrival by the monotonic clock, in seconds.
-        scheduling: When the model speaks of it, if the client set that.
-        final: Whether it ends the call (only a NON_BLOCKING call takes more than one).
+        scheduling: When the model speaks about the response, if the client set `scheduling`.
+        final: Whether it ends the call (only a NON_BLOCKING call accepts several responses).
     """
 
     id: str | None
@@ -68,8 +68,8 @@ class CallRecord:
         blocking: Whether the model waits for the answer.
         deliveries: How often it was sent under this id.
         answers: The answers, in order of arrival.
-        cancelled_at: When it was cancelled, if it was.
-        cancellation_seen_at: When the client had certainly received the cancellation.
+        cancelled_at: The time it was cancelled by the monotonic clock, in seconds; None if never.
+        cancellation_seen_at: The time by which the client had received the cancellation.
         late_answers: How many answers came after that.
         id_sent: Whether the id was sent to the client.
     """
@@ -115,7 +115,7 @@ class Violation:
     """One violation of the protocol by the client.
 
     Args:
-        connection: Which connection, counted from 1.
+        connection: The connection, counted from 1.
         at: The time by the monotonic clock, in seconds.
         reason: The violation, as a sentence.
         close_code: The code a strict server closes with.
@@ -137,7 +137,7 @@ class Outcome:
     """The end of the scenario on one connection.
 
     Args:
-        connection: Which connection, counted from 1.
+        connection: The connection, counted from 1.
         status: `played` to the end, an expectation `failed`, or the client `left` before the end.
         message: The step and the reason, unless it was played.
     """
@@ -174,14 +174,14 @@ class ReceivedAudio:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReceivedText:
-    """One text.
+    """One text of the user.
 
     Args:
         connection: The connection, counted from 1.
         at: The time by the monotonic clock, in seconds.
         text: The text.
         source: The kind of message that contained it.
-        role: The role of the speaker, if the message gives one.
+        role: The role of the speaker, if the message has one.
     """
 
     connection: int
@@ -247,7 +247,7 @@ class Refusal:
     Args:
         stage: `http` for a refusal at the HTTP request, `setup` for one after the setup.
         code: The HTTP status, or the close code.
-        reason: Why.
+        reason: The reason that was sent.
         connection: Its number; None if no websocket was opened.
     """
 

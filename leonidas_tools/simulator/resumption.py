@@ -20,7 +20,7 @@ class Session:
     number: int
     connections: list[int] = field(default_factory=list)
     left_at: float | None = None
-    """Time its last connection ended, by the loop; None while one is open."""
+    """Loop time at which the last connection ended, in seconds; None while one is open."""
 
 
 class SessionRegistry:
@@ -65,7 +65,7 @@ class SessionRegistry:
         return session
 
     def resume(self, session: Session, connection: int) -> None:
-        """Note that a session continues on another connection."""
+        """Record that a session continues on another connection."""
         session.connections.append(connection)
         session.left_at = None
 
@@ -90,6 +90,6 @@ class SessionRegistry:
         }
 
     def left(self, session: Session, *, now: float) -> None:
-        """Note that a connection of the session has ended."""
+        """Record that a connection of the session has ended."""
         if self.open_connection_of(session) is None:
             session.left_at = now

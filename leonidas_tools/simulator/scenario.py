@@ -24,7 +24,7 @@ class Scenario:
         steps: The steps, played on every connection from the start; or an async function.
         connections: One script for each connection, in turn, in place of `steps`.
         name: The name of the scenario.
-        description: What it shows.
+        description: Its purpose.
         generation: The generation of models that plays it, such as `3.1`; by default a server
             without quirks.
         needs: Its requirements, in words; shown when it fails.
@@ -48,7 +48,7 @@ class Scenario:
         """Check the scripts.
 
         Raises:
-            TypeError: A script is neither an async function nor made of steps.
+            TypeError: A script is neither an async function nor a sequence of steps.
         """
         for script in self.scripts:
             _check(script)

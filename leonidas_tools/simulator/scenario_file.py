@@ -52,7 +52,7 @@ _STATUSES = (
     "loop",
     "limited",
 )
-"""Values of `status` in an answer of this package; the simulator imports none of its code."""
+"""Values of `status` in an answer of this package; copied, to import none of its runtime."""
 _MEANT = {
     "user": "input_transcription",
     "text": "input_transcription",
@@ -76,7 +76,7 @@ _MEANT = {
     "end": "turn_complete",
     "end_turn": "turn_complete",
 }
-"""Keys that a scenario does not have, and those that do what they say."""
+"""Keys that users write by mistake, and the keys that they mean."""
 Key: TypeAlias = tuple[str | int, ...]
 
 
@@ -240,7 +240,7 @@ def _validate(source: YamlSource, kind: type[T], values: Any, key: Key) -> T:
 
 
 def _known_part(values: Any, place: Key) -> Key:
-    """Return the part of a location that is in the data; pydantic adds the types it tried."""
+    """Return the part of a location that exists in the data; pydantic adds the types it tried."""
     known: list[str | int] = []
     for part in place:
         try:
@@ -302,7 +302,7 @@ class YamlSource:
         """Read a file.
 
         Raises:
-            ConfigurationError: It cannot be read, or is not YAML.
+            ConfigurationError: The file cannot be read, or is not YAML.
         """
         try:
             text = read_file(file).decode("utf-8-sig")

@@ -49,22 +49,22 @@ _LOST = (APIError, ConnectionClosed)
 
 
 class LiveSimulator(Observation):
-    """A Gemini Live server on loopback that plays a scenario and records what it sees.
+    """A Gemini Live server on loopback that plays a scenario and records the session.
 
     It runs in its own thread with its own event loop, so that an agent that blocks its loop does
     not block the server. Use it with `with` or `async with`; leaving raises what `check` raises
     if the simulator is strict.
 
-    It is for tests and demonstrations: it listens on loopback only, and bounds neither the number
-    of connections nor how long one stays idle.
+    The server is for tests and demonstrations: it listens on loopback only, and limits neither
+    the number of connections nor their idle time.
 
     Args:
         scenario: A scenario, an async function, or the path of a YAML file.
         strict: Close the connection at a violation, as the real server does.
-        speed: 1 plays pauses as written, 2 twice as fast, `math.inf` without any.
+        speed: The speed of pauses: 1 as written, 2 twice as fast, `math.inf` without pauses.
         generation: The generation of models to simulate: `2.5`, `3.1`, `3.8-live`, `3.8-thinking`
             or `vertex`; by default that of the scenario, otherwise a server without quirks.
-        quirks: The behaviour of the server, in place of that of a generation.
+        quirks: The behaviour of the server, instead of that of a generation.
 
     Raises:
         ConfigurationError: The YAML file is wrong.
@@ -207,14 +207,14 @@ class LiveSimulator(Observation):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # The client may live on this loop, which has to run for its connection to end.
+        # The client may run on this loop, which must keep running until its connection ends.
         self._ask_to_stop()
         await asyncio.wrap_future(self._over)
         self.stop()
         self._check_at_exit(error)
 
     def _check_at_exit(self, error: BaseException | None) -> None:
-        # A lost connection only follows from the failure that `check` reports.
+        # A lost connection is a consequence of the failure that `check` reports.
         shown = error is None or isinstance(error, _LOST)
         if shown and self._strict and not self._reported:
             self.check()
@@ -302,8 +302,8 @@ class LiveSimulator(Observation):
         """Listen again, on the same port.
 
         Returns:
-            A future that is done once clients can connect; a scenario in Python may wait for it,
-            all others have waited.
+            A future that is done once clients can connect. The method waits for it, except in
+            the server's thread, where a scenario in Python runs.
         """
         return self._do(self._server.context.listener.open)
 
@@ -312,7 +312,7 @@ class LiveSimulator(Observation):
         self._do(self._server.context.sessions.expire)
 
     def drop_connections(self) -> None:
-        """Drop all connections without a closing frame, as a lost network does."""
+        """Drop all connections without a close frame, as a lost network does."""
         self._do(self._drop_all)
 
     def _drop_all(self) -> None:

@@ -1,4 +1,4 @@
-"""One session as a scenario plays it: what the simulated model does, and what it waits for."""
+"""One session as a scenario plays it: the actions of the simulated model, and its waits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClientLeftError(Exception):
 
 WAIT_SECONDS: Final = 10.0
 _LONGEST_SHOWN = 300
-"""Of an answer that was not expected, in characters."""
+"""Characters of an unexpected answer that an error shows."""
 
 
 _IN_PROGRESS = "IN_PROGRESS"
@@ -107,7 +107,7 @@ class SimulatedSession:
 
     @property
     def resumed_from(self) -> int | None:
-        """Return the connection that had the session before; None if the session is new."""
+        """Return the session's previous connection; None if the session is new."""
         return self._origin.resumed_from
 
     @property
@@ -127,7 +127,7 @@ class SimulatedSession:
         self._changed.set()
 
     def leave(self) -> None:
-        """Note that the client has disconnected, which ends all waits for it."""
+        """Record that the client has disconnected, which ends all waits for it."""
         self._left.set()
         self._changed.set()
 
@@ -166,7 +166,7 @@ class SimulatedSession:
     async def send(self, message: Mapping[str, Any] | str) -> None:
         """Send a raw message; a text is sent as a frame even if it is not JSON.
 
-        Calls and cancellations in it are kept like any other.
+        Calls and cancellations in it are recorded like any other.
         """
         if isinstance(message, str):
             await self._connection.send(message)
@@ -346,7 +346,7 @@ class SimulatedSession:
 
         Args:
             handle: The handle; None if the session cannot be resumed at this moment.
-            resumable: Whether it can be; by default, whether there is a handle.
+            resumable: Whether the session can be resumed; by default, whether there is a handle.
         """
         update: Message = {}
         if handle is not None:
@@ -356,7 +356,7 @@ class SimulatedSession:
         await self.send({"sessionResumptionUpdate": update})
 
     async def _offer_handle(self) -> None:
-        """Send a handle, or that there is none, where the server does so automatically."""
+        """Send a handle, or that there is none, if the server does so automatically."""
         if not self._quirks.automatic_handles or "sessionResumption" not in self.setup:
             return
         await self.session_resumption(None if self._pending() else self._connection.new_handle())
@@ -379,12 +379,12 @@ class SimulatedSession:
         Args:
             text: The text; `{answers.ID.KEY}` quotes from an answer.
             audio: A WAV file (16-bit PCM), or 16-bit PCM at 24 kHz, one channel.
-            audio_seconds: The length of the tone if there is no recording; by default as long as
-                the text takes to say.
+            audio_seconds: The length of the tone if there is no recording; by default the
+                duration of the spoken text.
             paced: Send the audio in real time instead of as fast as possible.
 
         Raises:
-            StepFailedError: The text quotes what is not there, or the file cannot be read.
+            StepFailedError: The text quotes an unknown answer or key, or the file is unreadable.
         """
         try:
             spoken = fill(text, self.answers)
@@ -485,7 +485,7 @@ class SimulatedSession:
         containing: str = "",
         within_seconds: float = WAIT_SECONDS,
     ) -> tuple[UserInput, ...]:
-        """Wait until the user has sent something that no earlier wait has taken.
+        """Wait for input of the user that no earlier wait has returned.
 
         Args:
             kind: The kind of input to wait for.
@@ -494,7 +494,7 @@ class SimulatedSession:
             within_seconds: How long to wait.
 
         Raises:
-            StepFailedError: It did not come in time.
+            StepFailedError: The input did not arrive in time.
         """
 
         def taken() -> list[UserInput]:
@@ -512,14 +512,14 @@ class SimulatedSession:
     async def wait_for_context_update(
         self, declaring: str = "", *, within_seconds: float = WAIT_SECONDS
     ) -> ContextUpdate:
-        """Wait for the next context update that no earlier wait has taken.
+        """Wait for the next context update that no earlier wait has returned.
 
         Args:
             declaring: A function that the update must declare; empty for any update.
             within_seconds: How long to wait.
 
         Raises:
-            StepFailedError: It did not come in time.
+            StepFailedError: The update did not arrive in time.
         """
 
         def found() -> list[ContextUpdate]:
@@ -534,10 +534,10 @@ class SimulatedSession:
         return update
 
     async def wait_for_close(self, *, within_seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the client has closed the connection, as a goAway asks.
+        """Wait until the client has closed the connection, as a goAway requests.
 
         Raises:
-            StepFailedError: It did not, or the server had to.
+            StepFailedError: The client did not close it, or the server did.
         """
         await self._until(
             self._left.is_set, within_seconds, lambda: "the client did not close the connection"
@@ -559,9 +559,9 @@ class SimulatedSession:
         """Warn that the connection ends soon.
 
         Args:
-            time_left_seconds: The time left, by the loop's time at any speed.
+            time_left_seconds: The time left, by the loop's clock; the speed does not shorten it.
             close: Close the connection when the time is over, with 1011 as reported of real
-                servers; without, closing it is another step.
+                servers; otherwise closing it needs another step.
         """
         await self.send({"goAway": {"timeLeft": f"{time_left_seconds:g}s"}})
         if close:
@@ -576,14 +576,14 @@ class SimulatedSession:
         await self._connection.close(code, reason)
 
     async def drop(self) -> None:
-        """Drop the connection without a closing frame, as a lost network does."""
+        """Drop the connection without a close frame, as a lost network does."""
         self._connection.drop()
 
     async def stall_pongs(self, seconds: float) -> None:
-        """Ignore the client for some seconds, pings included; the scenario goes on.
+        """Ignore the client for some seconds, pings included; the scenario continues.
 
         Args:
-            seconds: The duration, by the loop's time at any speed.
+            seconds: The duration, by the loop's clock; the speed does not shorten it.
         """
         self._connection.ignore_client(seconds)
 
@@ -616,7 +616,7 @@ class SimulatedSession:
         """Stop listening for some seconds: new connections are refused by the network.
 
         Args:
-            seconds: The duration, by the loop's time at any speed.
+            seconds: The duration, by the loop's clock; the speed does not shorten it.
         """
         self._connection.stop_listening(seconds)
 

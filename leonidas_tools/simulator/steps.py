@@ -50,7 +50,7 @@ class Step:
         await method(**{each.name: getattr(self, each.name) for each in fields(self)})
 
     def __str__(self) -> str:
-        """Return the step as YAML on one line, cut where it is long."""
+        """Return the step as YAML on one line, shortened if it is long."""
         values = {each.name: _plain(getattr(self, each.name)) for each in _given(self)}
         if not values:
             return self.step_name()
@@ -95,7 +95,7 @@ CloseCode = Annotated[int, Field(ge=1000, le=4999)]
 
 @dataclass(frozen=True, slots=True)
 class WaitForInput(Step):
-    """Wait until the user has sent something that no earlier wait has taken.
+    """Waits for input of the user that no earlier wait has returned.
 
     Args:
         kind: The kind of input to wait for.
@@ -113,7 +113,7 @@ class WaitForInput(Step):
 
 @dataclass(frozen=True, slots=True)
 class SessionResumption(Step):
-    """Send the handle with which the session can be resumed.
+    """Sends the handle with which the session can be resumed.
 
     Args:
         handle: The handle; without one the session cannot be resumed at this moment.
@@ -127,12 +127,12 @@ class SessionResumption(Step):
 
 @dataclass(frozen=True, slots=True)
 class GoAway(Step):
-    """Warn that the connection ends soon.
+    """Warns that the connection ends soon.
 
     Args:
-        time_left_seconds: The time left, by the loop's time at any speed.
+        time_left_seconds: The time left, by the loop's clock; the speed does not shorten it.
         close: Close the connection when the time is over, with 1011 as reported of real servers;
-            without, closing it is another step.
+            otherwise closing it needs another step.
     """
 
     time_left_seconds: Seconds
@@ -142,10 +142,10 @@ class GoAway(Step):
 
 @dataclass(frozen=True, slots=True)
 class Pause(Step):
-    """Pause for some seconds; a higher speed shortens the pause.
+    """Pauses for some seconds; a higher speed shortens the pause.
 
     Args:
-        seconds: How long.
+        seconds: The duration at speed 1.
     """
 
     seconds: Seconds
@@ -153,7 +153,7 @@ class Pause(Step):
 
 @dataclass(frozen=True, slots=True)
 class Close(Step):
-    """Close the connection with a closing handshake.
+    """Closes the connection with a closing handshake.
 
     Args:
         code: The close code.
@@ -167,12 +167,12 @@ class Close(Step):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Step):
-    """Drop the connection without a closing frame, as a lost network does."""
+    """Drops the connection without a close frame, as a lost network does."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForContextUpdate(Step):
-    """Wait for the next context update that no earlier wait has taken.
+    """Waits for the next context update that no earlier wait has returned.
 
     Args:
         declaring: A function that the update must declare; empty for any update.
@@ -186,7 +186,7 @@ class WaitForContextUpdate(Step):
 
 @dataclass(frozen=True, slots=True)
 class WaitForClose(Step):
-    """Wait until the client has closed the connection, as a goAway asks.
+    """Waits until the client has closed the connection, as a goAway requests.
 
     Args:
         within_seconds: How long to wait.
@@ -198,15 +198,15 @@ class WaitForClose(Step):
 
 @dataclass(frozen=True, slots=True)
 class ExpireHandles(Step):
-    """Expire all handles of this session that were sent so far."""
+    """Expires all handles of this session that were sent so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class StallPongs(Step):
-    """Ignore the client for some seconds, pings included; the scenario goes on.
+    """Ignores the client for some seconds, pings included; the scenario continues.
 
     Args:
-        seconds: The duration, by the loop's time at any speed.
+        seconds: The duration, by the loop's clock; the speed does not shorten it.
     """
 
     seconds: Seconds
@@ -214,12 +214,12 @@ class StallPongs(Step):
 
 @dataclass(frozen=True, slots=True)
 class GoSilent(Step):
-    """Ignore the client and send nothing until it has dropped the connection."""
+    """Ignores the client and sends nothing until it has dropped the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefuseConnections(Step):
-    """Refuse the next connections.
+    """Refuses the next connections.
 
     Args:
         count: The number of connections.
@@ -237,10 +237,10 @@ class RefuseConnections(Step):
 
 @dataclass(frozen=True, slots=True)
 class StopListening(Step):
-    """Stop listening for some seconds: new connections are refused by the network.
+    """Stops listening for some seconds: new connections are refused by the network.
 
     Args:
-        seconds: The duration, by the loop's time at any speed.
+        seconds: The duration, by the loop's clock; the speed does not shorten it.
     """
 
     seconds: Seconds
@@ -248,14 +248,14 @@ class StopListening(Step):
 
 @dataclass(frozen=True, slots=True)
 class Say(Step):
-    """Speak: send the text as output transcription, and a recording or a tone as audio.
+    """Speaks: sends the text as output transcription, and a recording or a tone as audio.
 
     Args:
         text: The text; `{answers.ID.KEY}` quotes from an answer.
         audio: A WAV file (16-bit PCM; in YAML relative to the scenario's file), or
             16-bit PCM at 24 kHz, one channel.
-        audio_seconds: The length of the tone if there is no recording; by default as long as the
-            text takes to say.
+        audio_seconds: The length of the tone if there is no recording; by default the duration
+            of the spoken text.
         paced: Send the audio in real time instead of as fast as possible.
     """
 
@@ -268,7 +268,7 @@ class Say(Step):
 
 @dataclass(frozen=True, slots=True)
 class Call(Step):
-    """Call functions in one message, without waiting for the answers.
+    """Calls functions in one message, without waiting for the answers.
 
     Args:
         calls: The calls; texts in their arguments may quote from answers, as in `Say`.
@@ -287,7 +287,7 @@ class Call(Step):
         """Check the calls.
 
         Raises:
-            TypeError: They are not calls, but the name of a function.
+            TypeError: `calls` is the name of a function.
         """
         if isinstance(self.calls, str):
             raise TypeError(f"calls takes FunctionCalls; for one, write Call.one({self.calls!r})")
@@ -312,7 +312,7 @@ def _filled(call: FunctionCall, answers: Mapping[str, Answer]) -> FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class WaitForAnswers(Step):
-    """Wait until calls have their final answers.
+    """Waits until calls have their final answers.
 
     Args:
         ids: The calls; without any, all that are pending.
@@ -330,7 +330,7 @@ class WaitForAnswers(Step):
 
 @dataclass(frozen=True, slots=True)
 class Expect(Step):
-    """Wait for the answer to a call and check it.
+    """Waits for the answer to a call and checks it.
 
     Args:
         id: The call.
@@ -357,7 +357,7 @@ class Expect(Step):
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Step):
-    """Cancel calls.
+    """Cancels calls.
 
     Args:
         ids: The calls.
@@ -372,7 +372,7 @@ class Cancel(Step):
 
 @dataclass(frozen=True, slots=True)
 class Interrupt(Step):
-    """Signal that the user interrupts the model.
+    """Signals that the user interrupts the model.
 
     Args:
         cancel: Also cancel the pending calls.
@@ -384,12 +384,12 @@ class Interrupt(Step):
 
 @dataclass(frozen=True, slots=True)
 class GenerationComplete(Step):
-    """Signal that the model has generated its whole turn."""
+    """Signals that the model has generated its whole turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnComplete(Step):
-    """End the model's turn, if necessary after the answers to BLOCKING calls.
+    """Ends the model's turn, if necessary after the answers to BLOCKING calls.
 
     Args:
         reason: A `TurnCompleteReason`, such as `MALFORMED_FUNCTION_CALL`.
@@ -405,7 +405,7 @@ class TurnComplete(Step):
 
 @dataclass(frozen=True, slots=True)
 class InputTranscription(Step):
-    """Send a transcription of the user's speech.
+    """Sends a transcription of the user's speech.
 
     Args:
         text: The transcription.
@@ -416,7 +416,7 @@ class InputTranscription(Step):
 
 @dataclass(frozen=True, slots=True)
 class Usage(Step):
-    """Send usage metadata.
+    """Sends usage metadata.
 
     Args:
         metadata: The metadata, such as `{"totalTokenCount": 10}`.
@@ -428,7 +428,7 @@ class Usage(Step):
 
 @dataclass(frozen=True, slots=True)
 class Send(Step):
-    """Send a raw message; a text is sent as a frame even if it is not JSON.
+    """Sends a raw message; a text is sent as a frame even if it is not JSON.
 
     Args:
         message: The message.

@@ -88,7 +88,7 @@ def _enter(value: Any, key: str, path: str) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """Return the value of a text that is JSON, since MCP servers answer with JSON in a text."""
+    """Return the value of a text that is JSON, since MCP servers return JSON as text."""
     if not isinstance(value, str):
         return value
     try:

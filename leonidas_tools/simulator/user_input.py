@@ -23,7 +23,7 @@ class UserInput:
         data: The bytes of audio or video.
         mime_type: The format of the bytes.
         source: The kind of message that contained it.
-        role: The role of the speaker, if the message gives one.
+        role: The role of the speaker, if the message has one.
     """
 
     kind: InputKind

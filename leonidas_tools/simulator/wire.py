@@ -23,7 +23,7 @@ def parse(frame: str | bytes) -> Message:
     """Return the JSON object in a frame, read strictly.
 
     Raises:
-        ValueError: The frame is not a JSON object, or holds a bare NaN or Infinity.
+        ValueError: The frame is not a JSON object, or contains a bare NaN or Infinity.
 
     Example:
         >>> parse(b'{"setup": {}}')
@@ -68,7 +68,7 @@ def camel(name: str) -> str:
 
 
 def fields(value: Any) -> Message:
-    """Return the fields of an object by their camel-case names, one level deep; `{}` if it is none.
+    """Return the fields of an object by camel-case names, one level deep; else `{}`.
 
     Example:
         >>> fields({"mime_type": "audio/pcm", "data": ""})
@@ -89,7 +89,7 @@ def objects(value: Any) -> list[Message]:
 
 
 def decoded(value: Any) -> bytes | None:
-    r"""Return the bytes of a base64 text in either alphabet; `None` if it is none.
+    r"""Return the bytes of a base64 text in either alphabet; `None` if it is invalid.
 
     Example:
         >>> decoded("-_8="), decoded("+/8"), decoded("no!")

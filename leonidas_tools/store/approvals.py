@@ -49,17 +49,17 @@ _ANSWERS = {
     "proceed": Decision.EXPIRED,
     "cancel": Decision.EXPIRED,
 }
-"""The decision that each answer amounts to."""
+"""The decision for each answer."""
 _PLAIN_YES = frozenset({"approve", "always", "proceed"})
-"""The answers that let the call run as it was asked about."""
+"""The answers after which the call runs with the arguments of the question."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftQuestion:
-    """A question that nobody has answered where it was asked."""
+    """An approval question without an answer, which can be asked again in this process."""
 
     id: str
-    digest: str  # of what was asked about
+    digest: str  # the hash that binds the answer to the call
     tool: str
     call_id: str | None
     arguments: Any
@@ -73,7 +73,7 @@ class ApprovalTable:
         self._recorder = recorder
 
     def asked(self, question: Question) -> Write:
-        """Return the write of a question about a running call."""
+        """Return the write that stores a question about a running call."""
         request, call = question.request, question.call
         redaction = call.redaction.hiding(call.arguments)
         arguments = self._recorder.arguments(call.with_arguments(redaction(request.details)))
@@ -96,7 +96,7 @@ class ApprovalTable:
         return _executes(insert(approvals).values(row))
 
     def closed(self, question: Question, closing: Closing) -> Write:
-        """Return the write of an answer; it also replaces `unanswered`."""
+        """Return the write that stores an answer; it also replaces `unanswered`."""
         request, call, decision = question.request, question.call, closing.decision
         redaction = call.redaction.hiding(call.arguments)
         user = owner_of(request.user)
@@ -127,7 +127,7 @@ class ApprovalTable:
         fingerprint: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> Approval:
-        """Store an approval question, to be answered in any process.
+        """Store an approval question, which any process can answer.
 
         Raises:
             StoreError: The question cannot be written.
@@ -160,7 +160,7 @@ class ApprovalTable:
     ) -> Approval:
         """Answer a question and return it; the first answer counts.
 
-        A question past its expiry is `expired`, with any answer.
+        A question past its expiry becomes `expired`, whatever the answer.
 
         Raises:
             StoreError: There is no such question, or it cannot be written.
@@ -189,7 +189,7 @@ class ApprovalTable:
 
         A question whose process died before an answer is `unanswered`: its call does not run.
 
-        `user` is as `Approval.user` has it.
+        `user` has the form of `Approval.user`.
 
         Raises:
             StoreError: The questions cannot be read.
@@ -223,10 +223,10 @@ class ApprovalTable:
     async def left(self, session: str, *, user: str) -> list[LeftQuestion]:
         """Return the questions that nobody has answered and that can be asked again, in order.
 
-        They have not expired, their session was left, and their calls wait for the answer. One
-        that the model has asked for again since then is left out.
+        They have not expired, and their calls wait for the answer. A question is omitted if the
+        model has repeated its call since.
 
-        `user` is as `Approval.user` has it.
+        `user` has the form of `Approval.user`.
 
         Raises:
             StoreError: The questions cannot be read.
@@ -264,11 +264,10 @@ class ApprovalTable:
         ]
 
     async def is_settled_elsewhere(self, grant: Grant, *, is_once: bool) -> bool:
-        """Return whether a question was settled where else it was asked, so that its call ends.
+        """Return whether a question was answered elsewhere, so that its call does not run here.
 
-        One that was answered yes there, without another word, does not end a call that happens
-        once: that has the outcome of the call there. Silence is no answer to a question that was
-        asked again elsewhere.
+        A `once` call that was approved there unchanged continues: it gets the outcome of the call
+        there. If the question was asked again elsewhere, its expiry here does not permit the call.
 
         Raises:
             StoreError: The questions cannot be read.
@@ -311,7 +310,7 @@ class ApprovalTable:
     ) -> list[Approval]:
         """Return the open questions that have not expired, the oldest first.
 
-        `user` is as `Approval.user` has it.
+        `user` has the form of `Approval.user`.
 
         Raises:
             StoreError: The questions cannot be read.
@@ -329,10 +328,10 @@ class ApprovalTable:
 
 
 def _hash_of(question: Question, arguments: str) -> str | None:
-    """Return the hash of a call that can be asked about again elsewhere.
+    """Return the hash of a question; `None` if it cannot be asked again in another process.
 
-    It would reveal a short secret among the arguments. A call that asks while it runs, and one that
-    another call has made, end with their process.
+    The hash would reveal a short secret among the arguments. A call that asks while it runs, and a
+    call made by another call, end with their process.
     """
     around = innermost()
     is_nested = around is not None and around.outer is not None
@@ -342,9 +341,9 @@ def _hash_of(question: Question, arguments: str) -> str | None:
 
 
 def _left_ids(rows: Iterable[Any], now: float) -> dict[str, str]:
-    """Return the ids of the questions that were left open, with their hashes.
+    """Return the ids of the questions that have no answer, with their hashes.
 
-    A question that was asked again elsewhere has a row for each time, and one answer ends all.
+    A question that was asked again elsewhere has several rows, and one answer closes them all.
     """
     left: dict[str, str] = {}
     closed: set[str] = set()
@@ -361,7 +360,7 @@ def _left_ids(rows: Iterable[Any], now: float) -> dict[str, str]:
 
 
 def _is_open(row: Row[Any]) -> bool:
-    """Return whether nobody has answered a question, though its session may have left."""
+    """Return whether a question has no answer, even if its session withdrew it."""
     is_left = row.decision == Decision.WITHDRAWN.value and row.channel == "session"
     return is_left or row.decision in (None, Decision.UNANSWERED.value)
 

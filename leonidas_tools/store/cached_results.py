@@ -1,4 +1,4 @@
-"""Results of reads that all processes with the same store may use again."""
+"""Cached results of reads, shared by all processes with the same store."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ logger = visible_logger(__name__)
 
 _WAITING_SECONDS = 0.5
 _AT_ONCE = 2
-"""Transactions at once: the store has few connections, and others need them too."""
+"""Maximum number of concurrent transactions, since others need the few connections too."""
 _REST_SECONDS = 5.0
-"""Time without the database after it failed, so that few calls wait for it."""
+"""Seconds without a query after the database failed, so that few calls wait for it."""
 _MOST_BYTES = 65_536
-"""Longest result that is written: the event loop looks for secrets in it."""
+"""Maximum length of a stored result, since the event loop searches it for secrets."""
 _MOST_FORGOTTEN = 64
 _EVICTED_AT_ONCE = 64
 _ALL_TOOLS = ""
 _SAID = ("message", "retry_hint")
 _FIELDS = ("result", "retryable", "reason_code", "valid_options", "speech")
 _LOCK = text("SELECT pg_advisory_xact_lock(4776320110)")
-"""One process at a time writes: the order in which rows are locked is none."""
+"""Lets one process write at a time, since rows are locked in no fixed order."""
 
 
-# Made once: to make it takes a fifth as long as to look it up.
+# Built once: building the query takes a fifth as long as running it.
 _GENERATION = (
     select(func.coalesce(func.sum(cache_generations.c.generation), 0))
     .where(cache_generations.c.tool.in_((_ALL_TOOLS, bindparam("its_tool"))))
@@ -67,7 +67,7 @@ _FOUND = select(
 
 
 class StoredKey(NamedTuple):
-    """Stands for a call: its tool, whose it is, and its arguments as JSON."""
+    """The cache key of a call: a hash that covers its owner, its tool, its arguments as JSON."""
 
     digest: str
     tool: str
@@ -79,14 +79,14 @@ class FoundResult(NamedTuple):
 
     entry: CacheEntry | None
     generation: int | None
-    """That of the tool's results; `None` without an answer of the database."""
+    """The generation of the tool's results; `None` if the database did not answer."""
 
 
 class CachedResults:
-    """Stores results of reads for all processes; nothing in them is secret.
+    """Caches results of reads for all processes; results with secrets are not stored.
 
-    A database that is slow, away or damaged knows nothing and keeps nothing. After such a failure
-    it is left alone for a moment.
+    If the database is slow, unreachable or damaged, nothing is found or stored. After such a
+    failure, the cache sends no query for five seconds.
     """
 
     def __init__(self, database: Database) -> None:
@@ -101,7 +101,7 @@ class CachedResults:
         self._numbers = itertools.count()
 
     def key(self, call: ToolCall, owner: tuple[str, str], fingerprint: str) -> StoredKey | None:
-        """Return what stands for a call; `None` if its arguments must not be written."""
+        """Return a call's cache key; `None` if its arguments are secret, long or not plain JSON."""
         redaction, arguments = call.redaction, dict(call.arguments)
         try:
             written = json.dumps(arguments)
@@ -117,7 +117,7 @@ class CachedResults:
         return StoredKey(digest, clean(call.name), written)
 
     async def find(self, key: StoredKey) -> FoundResult:
-        """Return what is known of a call, be it fresh or not."""
+        """Return the cached result of a call, fresh or not."""
         return await self._in_time(partial(self._find, key)) or FoundResult(None, None)
 
     async def keep(
@@ -130,10 +130,10 @@ class CachedResults:
         seconds: float,
         most: tuple[int, int],
     ) -> bool:
-        """Keep a result, unless it was invalidated since; return whether it may be written at all.
+        """Store a result unless it was invalidated since; return whether it may be stored at all.
 
-        `generation` is what `find` returned before the call ran; `most` is how many results of a
-        tool are kept, and their bytes: the oldest go first.
+        `generation` is the one that `find` returned before the call ran. `most` limits the number
+        and the bytes of a tool's results: the oldest are deleted first.
         """
         content = _written(call, result)
         if content is None:
@@ -153,17 +153,17 @@ class CachedResults:
         return True
 
     def forget(self, tool: str | None, arguments: Mapping[str, Any] | None) -> None:
-        """Forget results, as `ResultCache.invalidate` does: here at once, elsewhere soon."""
+        """Invalidate results like `ResultCache.invalidate`: at once here, soon elsewhere."""
         if len(self._forgotten) >= _MOST_FORGOTTEN:
             self._forgotten.clear()
             tool = arguments = None
         self._forgotten[next(self._numbers)] = (tool, arguments)
-        if not self._rests:  # else the next call forgets them
-            with contextlib.suppress(RuntimeError):  # as outside of an event loop
+        if not self._rests:  # else the next query deletes them
+            with contextlib.suppress(RuntimeError):  # outside of an event loop
                 self._forget_soon()
 
     async def close(self) -> None:
-        """Wait a moment for what is still being written."""
+        """Wait half a second for running transactions, and cancel the rest."""
         if self._forgotten:
             self._forget_soon()
         if self._tasks:
@@ -174,7 +174,7 @@ class CachedResults:
                 await asyncio.wait(late, timeout=_WAITING_SECONDS)
 
     async def _in_time(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
-        """Return what the database answers in time; `None` if it does not."""
+        """Return the result of `work`; `None` if the database fails or does not answer in time."""
         if self._rests:
             return None
         turns = self._turns_of_loop()
@@ -182,7 +182,7 @@ class CachedResults:
             async with asyncio.timeout(_WAITING_SECONDS):
                 await turns.acquire()
         except TimeoutError:
-            if self._failed:  # else there are many calls
+            if self._failed:  # else many calls wait
                 self._fail(TimeoutError("the store does not answer"))
             return None
         if self._rests:
@@ -191,13 +191,13 @@ class CachedResults:
         task = self._begun(work())
         task.add_done_callback(lambda _: turns.release())
         await asyncio.wait([task], timeout=_WAITING_SECONDS)
-        if not task.done():  # it goes on: to stop a transaction may take as long as to end it
+        if not task.done():  # it continues: cancelling may take as long as finishing
             self._fail(TimeoutError("the store does not answer"))
             return None
         return None if task.cancelled() or task.exception() is not None else task.result()
 
     def _turns_of_loop(self) -> asyncio.Semaphore:
-        """Return the semaphore of the running event loop; it works in one loop only."""
+        """Return the semaphore of the running event loop, since one works in one loop only."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._turns = loop, asyncio.Semaphore(_AT_ONCE)
@@ -230,7 +230,7 @@ class CachedResults:
             self._failed = False
 
     def _fail(self, error: BaseException) -> None:
-        """Leave the database alone for a moment; log that once until it is back."""
+        """Pause all queries for a moment; log the error once until the database is back."""
         self._rests_until = time.monotonic() + _REST_SECONDS
         level = logging.DEBUG if self._failed else log_level(error)
         self._failed = True
@@ -264,7 +264,7 @@ class CachedResults:
             await _evict(connection, tool, *most)
 
     async def _forget(self) -> None:
-        """Delete the results that are to be forgotten, and let none be kept that is from before."""
+        """Delete the invalidated results, and prevent older ones from being stored."""
         while self._forgotten:
             asked = dict(self._forgotten)
             async with self._database.writing() as connection:
@@ -280,12 +280,12 @@ class CachedResults:
 
 
 def _written(call: ToolCall, result: ToolResult) -> str | None:
-    """Return a result as JSON; `None` if it is secret in part, or too long."""
+    """Return a result as JSON; `None` if it has secrets, is too long or is not plain JSON."""
     fields = {name: getattr(result, name) for name in (*_SAID, *_FIELDS)}
     if result.valid_options is not None:
         fields["valid_options"] = list(result.valid_options)
     try:
-        # The texts with their keys have the same words in them.
+        # `said` has the words of `fields`, which are checked for secrets below.
         said = {name: to_json(fields[name]) for name in _SAID}
         content = json.dumps({"status": result.status.value, **fields, **said})
         if len(content) > _MOST_BYTES or call.redaction.hides(list(fields.values())):
@@ -296,7 +296,7 @@ def _written(call: ToolCall, result: ToolResult) -> str | None:
 
 
 def _read(key: StoredKey, content: str, *, age: float) -> CacheEntry | None:
-    """Return a result from its JSON; `None` if that is damaged."""
+    """Return a result from its JSON; `None` if the JSON is damaged or from the future."""
     try:
         fields = json.loads(content)
         result = ToolResult(
@@ -308,7 +308,7 @@ def _read(key: StoredKey, content: str, *, age: float) -> CacheEntry | None:
     except (LookupError, TypeError, ValueError, RecursionError):
         return None
     result = sendable(result, 2 * _MOST_BYTES, tool=key.tool)
-    if not result.ok or age < 0:  # it is from a clock that is ahead
+    if not result.ok or age < 0:  # age < 0: the clock of its process is ahead
         return None
     more = result.with_value(None, result.message)
     at = asyncio.get_running_loop().time() - age
@@ -318,7 +318,7 @@ def _read(key: StoredKey, content: str, *, age: float) -> CacheEntry | None:
 async def _delete(
     connection: AsyncConnection, tool: str | None, arguments: Mapping[str, Any]
 ) -> None:
-    """Delete the results of calls with these arguments, and begin another generation."""
+    """Delete the results of calls with these arguments, and start another generation."""
     table, marks = cached_results, cache_generations
     name = _ALL_TOOLS if tool is None else clean(tool)
     raised = update(marks).where(marks.c.tool == name).values(generation=marks.c.generation + 1)
@@ -335,7 +335,7 @@ async def _delete(
 
 
 def _may_have(written: str, arguments: Mapping[str, Any]) -> bool:
-    """Return whether a call has these arguments; in doubt it has."""
+    """Return whether a call has these arguments; `True` if its JSON cannot be parsed."""
     try:
         of = json.loads(written)
         return all(name in of and of[name] == value for name, value in arguments.items())
@@ -344,7 +344,7 @@ def _may_have(written: str, arguments: Mapping[str, Any]) -> bool:
 
 
 async def _evict(connection: AsyncConnection, tool: str, max_entries: int, max_bytes: int) -> None:
-    """Delete the oldest results of a tool until the others are few and short enough."""
+    """Delete the oldest results of a tool until the others are within both limits."""
     table = cached_results
     is_of_tool = table.c.tool == tool
     count = select(func.count(), func.sum(table.c.size)).where(is_of_tool)

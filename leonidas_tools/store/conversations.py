@@ -1,4 +1,4 @@
-"""The conversations of users, counted over all processes."""
+"""The conversations of users, counted across all processes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 class ConversationStart:
     """The start of a conversation, or its refusal."""
 
-    id: str | None  # `None` if it may not begin
-    at_once: int  # of the user, before it
-    in_last_minute: int  # begun by the user before it
+    id: str | None  # `None` if a limit is reached
+    at_once: int  # conversations of the user that run already
+    in_last_minute: int  # conversations that the user began in the minute before
 
 
 class ConversationTable:
@@ -103,6 +103,6 @@ class ConversationTable:
 
 
 def _key(user: str) -> int:
-    """Return the key of the lock of a user's conversations."""
+    """Return the key of the advisory lock for a user's conversations."""
     digest = blake2b(user.encode(), digest_size=8, person=b"conversation")
     return int.from_bytes(digest.digest(), signed=True)

@@ -59,10 +59,10 @@ def _without_rows(record: logging.LogRecord) -> bool:
 
 
 class Database:
-    """Opens the database on first use, and again after it was lost.
+    """Opens the database on first use, and again after its file was lost.
 
-    With `durable`, a transaction ends once its data is on disk. A transaction waits
-    `busy_seconds` for another process that writes.
+    With `durable`, a transaction ends once its data is on disk. It waits at most `busy_seconds`
+    for another process that writes.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Database:
         self.files = 1
         """The number of files so far: a new one replaces a lost one."""
         self.lost: str | None = None
-        """The fate of a file that was removed or replaced while it was open."""
+        """A message if the file was removed or replaced while it was open."""
         self._identity: tuple[int, int] | None = None
         self._has_lost = False
         self._durable = durable
@@ -96,7 +96,7 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Return the address without a password, which may stand among its options too."""
+        """Return the URL without its password and its options, which may contain one too."""
         return self.url.set(query={}).render_as_string(hide_password=True)
 
     @property
@@ -155,7 +155,7 @@ class Database:
         raise StoreError(self.lost or "The file of the store was replaced")
 
     def _remove_rest(self) -> None:
-        """Remove the side files of a missing file, so that no new one uses them."""
+        """Remove the WAL files of a missing file, so that a new file does not use them."""
         for ending in _BESIDE[1:]:
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
 
@@ -228,9 +228,9 @@ class Database:
 
     @asynccontextmanager
     async def _as_store_error(self, engine: AsyncEngine | None = None) -> AsyncIterator[None]:
-        """Raise errors of the database as `StoreError`, and give up a damaged file.
+        """Raise errors of the database as `StoreError`, and move a damaged file aside.
 
-        There is no `engine` while it is created.
+        `engine` is `None` while the engine is created.
         """
         try:
             yield
@@ -244,7 +244,7 @@ class Database:
             raise StoreError(message) from error
 
     async def _give_up(self, engine: AsyncEngine) -> None:
-        """Give up a damaged file, unless another task has done so already."""
+        """Close the engine and move its damaged file aside, unless another task has done so."""
         async with self._opening:
             if self._engine is engine:
                 self._engine = None
@@ -253,7 +253,7 @@ class Database:
 
     @property
     def path(self) -> Path:
-        """Return the file."""
+        """Return the path of the SQLite file."""
         return Path(self.url.database or "")
 
     def _move_aside(self) -> None:
@@ -281,7 +281,7 @@ def may_be_invalid_values(error: StoreError) -> bool:
 
 
 def _begin(connection: Connection) -> None:
-    """Begin a transaction; a write waits for others here, since later waits could deadlock."""
+    """Begin a transaction; lock the database for a write, since a later lock could deadlock."""
     reads = connection.get_execution_options().get(_READS)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
@@ -293,7 +293,7 @@ def _is_of_database(error: Exception) -> bool:
 
 
 def _described(error: Exception, *, opening: bool) -> str:
-    """Return a description of the error, without the values to write."""
+    """Return the text of the error, or only its type if the text may contain values to write."""
     cause = getattr(error, "orig", None) or error
     has_values = isinstance(error, SQLAlchemyError) and not isinstance(error, OperationalError)
     if has_values and not opening and not _is_corrupt(error):
@@ -311,7 +311,7 @@ def _is_corrupt(error: Exception) -> bool:
 
 
 def _identity_of(path: Path) -> tuple[int, int] | None:
-    """Return what identifies a file; `None` if it is missing or empty."""
+    """Return the device and inode of a file; `None` if missing, `(0, 0)` if empty."""
     try:
         status = path.stat()
     except OSError:
@@ -326,6 +326,6 @@ def _was_moved_aside(path: Path) -> bool:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file, readable for its owner only, if there is none."""
+    """Create the file if it does not exist, readable and writable by its owner only."""
     path.parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE))

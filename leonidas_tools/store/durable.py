@@ -45,20 +45,20 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _ENDS_SECONDS = 1.0
-"""Time to wait for the ends of calls to be written."""
+"""Seconds to wait until the ends of calls are written."""
 _ELSEWHERE_SECONDS = 60.0
-"""Time to wait for the end of a call that runs elsewhere."""
+"""Seconds to wait for the end of a call that runs in another process."""
 _LOOK_SECONDS = 0.5
 _GIVEN_WAY = ResultStatus.UNAVAILABLE
-"""The outcome of a call that has not run since an equal one began elsewhere at the same time."""
+"""Status of a call that does not run, since an equal call began elsewhere at the same time."""
 _NOT_RUN = frozenset({_GIVEN_WAY.value, ResultStatus.PENDING_APPROVAL.value})
-"""Outcomes of a call elsewhere that do not answer one here: it has not run."""
+"""Statuses of a call elsewhere that did not run, so that an equal call runs here."""
 _OPEN = frozenset({ResultStatus.UNKNOWN_OUTCOME, ResultStatus.CANCELLED})
-"""Outcomes after which a call may still have another."""
+"""Statuses that are not final: the outcome of the call may still change."""
 
 
 class _Told:
-    """The ids of the earlier calls whose outcomes a session was given, under other ids."""
+    """The ids of the earlier calls whose results a session received for later calls."""
 
     def __init__(self) -> None:
         self.ids: set[str] = set()
@@ -69,7 +69,7 @@ class CallStarts:
 
     def __init__(self, recorder: Recorder, calls: CallWriteQueue, writer: Writer) -> None:
         self.outcome: Callable[[ToolCall], Run | None] = _never
-        """Returns what waits for a call that goes on without the process that began it."""
+        """Returns a function that waits for a call that continues after its process ended."""
         self.not_written = 0
         """The number of starts that were not written in time."""
         self._recorder = recorder
@@ -101,10 +101,10 @@ class CallStarts:
         known_until: float,
         timeout_seconds: float,
     ) -> ToolResult | None:
-        """Return the result of an earlier call of the session that this one repeats.
+        """Return the result of the earlier call of the session that this call repeats, if any.
 
-        One that still runs elsewhere is waited for: the model hears of its end only here. Of calls
-        that begin at the same instant, the last one runs; the others give way.
+        Wait if the earlier call still runs elsewhere, since the model gets its result only here.
+        If equal calls begin at the same time, only the last of them runs.
         """
         if call.id is None:
             return None
@@ -126,7 +126,7 @@ class CallStarts:
     async def _elsewhere(
         self, before: Execution, call: ToolCall, database: Database, timeout_seconds: float
     ) -> ToolResult | None:
-        """Return the answer to a call that repeats one of another process; `None` to run it."""
+        """Return the result for a call that repeats one of another process; `None` to run it."""
         wait = self.outcome(call) if _goes_on(before) else None
         if wait is not None:
             result = await wait(replace(call, id=before.call_id))
@@ -145,7 +145,7 @@ class CallStarts:
             tool=name_of(received.name),
             call_id=name_of(call.id or ""),
             run=self._recorder.run,
-            # The call that binds a session has begun before.
+            # The call that binds a session begins before the session is bound.
             bound=bound if first is None else min(bound, first),
             known_until=known_until,
         )
@@ -153,7 +153,7 @@ class CallStarts:
     async def _before(
         self, call: ToolCall, repetition: Repetition, database: Database
     ) -> tuple[Execution | None, bool]:
-        """Return the newest call that this one repeats, and whether it has begun later."""
+        """Return the newest call that this call repeats, and whether it began after this call."""
         is_later = True
         current_entry = self._calls.find(key_of(call))
         arguments = json.loads(self._recorder.arguments(asked_as(call)))
@@ -168,9 +168,9 @@ class CallStarts:
         return None, False
 
     async def _candidates(self, call: Repetition, database: Database) -> list[Execution]:
-        """Return the earlier calls that may be equal, with all ends that this process has seen."""
+        """Return the calls that `call` may repeat, with all ends that this process knows."""
         found = await find_repeated(database, call)
-        # A person may answer a question before the end of the call that has asked is written.
+        # A person may answer a question before the end of the call that asked it is written.
         if any(map(self._has_unread_end, found)) and await self._writer.flush(_ENDS_SECONDS):
             return await find_repeated(database, call)
         return found
@@ -178,7 +178,7 @@ class CallStarts:
     async def _ended(
         self, before: Execution, database: Database, timeout_seconds: float
     ) -> Execution:
-        """Wait for the end of a call; return it without one if it takes too long."""
+        """Wait for the end of a call and return the call, without an end after a minute."""
         with contextlib.suppress(TimeoutError, StoreError):
             async with asyncio.timeout(_ELSEWHERE_SECONDS):
                 while before.status == STARTED:
@@ -192,7 +192,7 @@ class CallStarts:
     async def settle(
         self, before: Execution, call: ToolCall, result: ToolResult, database: Database
     ) -> bool:
-        """Write how a call of another process has ended; return whether nothing else has."""
+        """Store the outcome of a call of another process; return `False` if it has a final one."""
         return await settle(database, before.id, self._recorder.outcome(call, result))
 
     def _has_unread_end(self, before: Execution) -> bool:
@@ -213,11 +213,10 @@ class DurableStart:
 
     After a crash, the store knows which of these calls may have happened. If the store is not
     writable (a full disk, a lock of another process, no server), the call continues unrecorded or
-    is refused, and the store's status counts it. It is refused in any case where the earlier calls
-    of a session that comes from another process cannot be read. A call with the id and the
-    arguments of an earlier call of the session is answered from the store. So is one with the
-    arguments of a call whose outcome the model may not have heard, since the conversation was
-    elsewhere.
+    is refused, and the store's status counts it. It is always refused if its session comes from
+    another process and the earlier calls cannot be read. A call with the id and the arguments of
+    an earlier call of the session gets the stored result. So does a call with the arguments of one
+    whose outcome the model may not have received, since the conversation was elsewhere.
 
     Args:
         store: The store.
@@ -238,7 +237,7 @@ class DurableStart:
         if grant is not None and await self._is_settled_elsewhere(call, grant):
             return wording.denied(call.name, "withdrawn")
         if self._store.is_once(call):
-            # First, so that of equal calls that begin at once elsewhere one sees the other.
+            # First, so that one of two equal calls in different processes finds the other.
             is_stored = await self._store.begun(call)
             if self._refuses and not is_stored:
                 return _refused(call)
@@ -254,7 +253,7 @@ class DurableStart:
         return await run(call)
 
     async def _is_settled_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
-        """Return whether the question of a call was settled in another process."""
+        """Return whether the question of a call was answered elsewhere."""
         try:
             return await self._store.is_settled_elsewhere(call, grant)
         except StoreError as error:
@@ -277,14 +276,14 @@ def _never(_: ToolCall) -> None:
 
 
 def _goes_on(before: Execution) -> bool:
-    """Return whether a call may go on without its process."""
+    """Return whether a call may continue after its process ended."""
     is_cut = before.status == ResultStatus.CANCELLED.value and before.reason is None
     is_recent = before.started > time.time() - RESUMABLE_SECONDS
     return is_recent and (is_cut or before.status in (STARTED, INTERRUPTED))
 
 
 def _answer(before: Execution, call: ToolCall) -> ToolResult:
-    """Return the answer to a call that repeats one, and note that its session has heard of it."""
+    """Return the result for a call that repeats `before`, and record that the session got it."""
     if before.call_id == name_of(call.id or ""):
         return _outcome(before)
     if before.ended is not None:
@@ -294,7 +293,7 @@ def _answer(before: Execution, call: ToolCall) -> ToolResult:
 
 
 def _outcome(before: Execution) -> ToolResult:
-    """Return the answer to a repetition of a call that may have had its effect."""
+    """Return the result for a repetition of a call that may have had its effect."""
     if before.ended is None or before.status in (STARTED, INTERRUPTED):
         return repeated(before.tool)
     stored = ToolResult(

@@ -30,14 +30,14 @@ _AT_ONCE = 10_000
 _MOST_FOUND = 100
 
 _Key: TypeAlias = tuple[int, str, str, int]
-"""The file, the owner, the space and the number of dimensions."""
+"""The number of the file, the owner, the embedding space and the number of dimensions."""
 
 
 class MemoryTable:
-    """Keeps memories; each method reaches those of one user alone.
+    """Stores memories; each method accesses those of one user only.
 
-    `None` for a user stands for sessions without one. The vectors of those who asked last stay in
-    memory, 450 bytes for each of 384 dimensions and 256 MB at most.
+    The user `None` means sessions without a user. The vectors of the latest users stay in memory:
+    450 bytes for each vector of 384 dimensions, and at most 256 MiB.
     """
 
     def __init__(self, database: Database) -> None:
@@ -54,14 +54,14 @@ class MemoryTable:
         source: str = "",
         created: float | None = None,
     ) -> list[Memory]:
-        """Keep texts; one that is known already is not kept twice.
+        """Store texts, each only once, and return their memories.
 
-        They are recalled by the same embedder. `source` is the file that they were read from.
+        Only the same embedder recalls them. `source` is the file that they were read from.
 
         Raises:
-            TooManyMemoriesError: The user has as many memories as are kept.
-            ModelError: There are no vectors.
-            StoreError: They cannot be written.
+            TooManyMemoriesError: The user would have too many memories.
+            ModelError: The texts cannot be embedded.
+            StoreError: The memories cannot be written.
         """
         owner, wanted = owner_of(user), {_digest(text): text for text in texts}
         if not wanted:
@@ -97,11 +97,11 @@ class MemoryTable:
     ) -> list[Memory]:
         """Return the memories of the user that are nearest to a query, the nearest first.
 
-        The embedder is the one that they were kept with; `limit` is at most 100.
+        The embedder is the one that they were stored with; `limit` is at most 100.
 
         Raises:
-            ModelError: There is no vector.
-            StoreError: They cannot be read.
+            ModelError: The query cannot be embedded.
+            StoreError: The memories cannot be read.
         """
         [vector] = await embedder.embed([query], "query")
         return await self.nearest(user, vector, embedder.space, limit=limit)
@@ -112,7 +112,7 @@ class MemoryTable:
         """Return the memories of the user that are nearest to a vector, the nearest first.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The memories cannot be read.
         """
         limit = min(limit, _MOST_FOUND)
         key = (self._database.files, owner_of(user), space, len(vector))
@@ -120,7 +120,7 @@ class MemoryTable:
             index = self._indexes.pop(key, None) or Nearest(len(vector))
             await _extend(connection, index, key)
             found, gone = await _found(connection, index, key, vector, limit)
-            if gone and len(found) < limit:  # many are forgotten: read those that are left
+            if gone and len(found) < limit:  # many were deleted: read the others again
                 index = Nearest(len(vector))
                 await _extend(connection, index, key)
                 found, _ = await _found(connection, index, key, vector, limit)
@@ -133,7 +133,7 @@ class MemoryTable:
         """Delete a memory of the user, and return it.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The database cannot be written to.
         """
         where = (memories.c.id == memory_id, memories.c.user == owner_of(user))
         async with self._database.writing() as connection:
@@ -145,7 +145,7 @@ class MemoryTable:
         """Delete all memories of the user that were read from a file; return how many.
 
         Raises:
-            StoreError: They cannot be written.
+            StoreError: The database cannot be written to.
         """
         where = (memories.c.source == source, memories.c.user == owner_of(user))
         async with self._database.writing() as connection:
@@ -155,7 +155,7 @@ class MemoryTable:
         """Return the files that memories of the user were read from, and when each was read.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The memories cannot be read.
         """
         query = select(memories.c.source, func.min(memories.c.created).label("read")).where(
             memories.c.user == owner_of(user),
@@ -184,7 +184,7 @@ async def _extend(connection: AsyncConnection, index: Nearest, key: _Key) -> Non
 async def _found(
     connection: AsyncConnection, index: Nearest, key: _Key, vector: Any, limit: int
 ) -> tuple[list[Memory], bool]:
-    """Return the nearest that still exist, and whether others do no longer."""
+    """Return the nearest memories that still exist, and whether others were deleted."""
     best = dict(await asyncio.to_thread(index.best, vector, 2 * limit))
     query = select(memories).where(memories.c.number.in_(best), memories.c.user == key[1])
     rows = {row.number: row for row in (await connection.execute(query)).all()}

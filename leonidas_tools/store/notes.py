@@ -35,9 +35,9 @@ _MOST_QUERY_WORDS = 32
 
 
 class NoteTable:
-    """Keeps notes; each method reaches those of one user alone.
+    """Stores notes; each method accesses those of one user only.
 
-    `None` for a user stands for sessions without one.
+    The user `None` means sessions without a user.
     """
 
     def __init__(self, database: Database) -> None:
@@ -46,11 +46,11 @@ class NoteTable:
     async def create(
         self, user: str | None, *, title: str, text: str, tags: Sequence[str] = ()
     ) -> Note:
-        """Keep a new note.
+        """Store a new note.
 
         Raises:
-            TooManyNotesError: The user has as many notes as are kept.
-            StoreError: It cannot be written.
+            TooManyNotesError: The user has the maximum number of notes.
+            StoreError: The note cannot be written.
         """
         now = time.time()
         note = Note(
@@ -73,7 +73,7 @@ class NoteTable:
         """Return a note of the user.
 
         Raises:
-            StoreError: It cannot be read.
+            StoreError: The note cannot be read.
         """
         async with self._database.reading() as connection:
             return await _read(connection, owner_of(user), note_id)
@@ -87,10 +87,10 @@ class NoteTable:
         text: str | None = None,
         tags: Sequence[str] | None = None,
     ) -> Note | None:
-        """Change a note of the user; what is `None` stays.
+        """Change a note of the user, except the fields that are `None`, and return it.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The note cannot be written.
         """
         owner = owner_of(user)
         async with self._database.writing() as connection:
@@ -113,7 +113,7 @@ class NoteTable:
         """Delete a note of the user, and return it.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The note cannot be written.
         """
         async with self._database.writing() as connection:
             before = await _read(connection, owner_of(user), note_id)
@@ -122,10 +122,10 @@ class NoteTable:
         return before
 
     async def restore(self, user: str | None, note: Note) -> None:
-        """Keep a note as it was, whatever became of it.
+        """Store a note as it was, even if it was changed or deleted since.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The note cannot be written.
         """
         async with self._database.writing() as connection:
             await _delete(connection, note.id)
@@ -134,13 +134,12 @@ class NoteTable:
     async def find(
         self, user: str | None, *, query: str = "", tag: str | None = None, limit: int = 10
     ) -> FoundNotes:
-        """Return notes with all words of the query, the best first; without one, the latest.
+        """Return notes with all words of the query, the best first; without words, the latest.
 
-        The words may come in any order, without regard to case and accents; the beginning of a word
-        is enough.
+        The words match in any order, without regard to case and accents, and as prefixes of words.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The notes cannot be read.
         """
         where: list[ColumnElement[bool]] = [notes.c.user == owner_of(user)]
         if tag is not None:
@@ -170,12 +169,12 @@ class NoteTable:
 
 
 def _match(groups: Sequence[Sequence[str]]) -> str:
-    """Return a query of FTS5; the words have letters and digits only."""
+    """Return a query for FTS5; the words have letters and digits only."""
     return " AND ".join(f'"{" ".join(group)}"*' for group in groups)
 
 
 def _tsquery(groups: Sequence[Sequence[str]]) -> str:
-    """Return a query of PostgreSQL; the words have letters and digits only."""
+    """Return a query for PostgreSQL; the words have letters and digits only."""
     return " & ".join(f"({' <-> '.join([*group[:-1], f'{group[-1]}:*'])})" for group in groups)
 
 
@@ -219,7 +218,7 @@ def _note(row: Row[Any]) -> Note:
 
 
 def _indexed_words(text: str) -> str:
-    """Return the words of a text, without case and accents, in letters that need no locale.
+    """Return the words of a text, without case and accents, in ASCII, which needs no locale.
 
     Example:
         >>> _indexed_words("Café, 明天!"), _indexed_words("Да")
@@ -229,7 +228,7 @@ def _indexed_words(text: str) -> str:
 
 
 def _query_words(text: str) -> list[list[str]]:
-    """Return the words of a query: groups that stand together in the text.
+    """Return the words of a query, in groups that are adjacent in the text.
 
     Example:
         >>> _query_words("buy 牛奶")
@@ -241,12 +240,12 @@ def _query_words(text: str) -> list[list[str]]:
 def _groups(text: str) -> list[list[str]]:
     plain = unicodedata.normalize("NFKD", text.casefold())
     plain = "".join(each for each in plain if not unicodedata.combining(each))
-    plain = unicodedata.normalize("NFC", plain)  # Hangul is one character again
+    plain = unicodedata.normalize("NFC", plain)  # a Hangul syllable is one character again
     return [group for word in _WORD.findall(plain) for group in _split(word.replace("_", " "))]
 
 
 def _split(word: str) -> list[list[str]]:
-    """Return runs of characters that stand alone, and the words between them."""
+    """Split a word into runs of `_ALONE` characters and the words between them."""
     groups: list[list[str]] = []
     for piece in word.split():
         at = 0

@@ -1,4 +1,4 @@
-"""Preferences of users: JSON by user, with a version against lost updates."""
+"""Preferences of users: a JSON object per user, with a version that prevents lost updates."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _UNKNOWN = Preferred(is_known=False)
 class PreferenceTable:
     """Reads and writes the preferences of users; new preferences need no migration.
 
-    They are any JSON, by any names. The library reads two names: `mode` is the mode of the user's
-    sessions (`ask`, `autonomous`, `read_only`), and `always` has the questions with a permanent
-    answer, like `policies.always` of the settings. A change applies at once in running sessions.
+    Names and JSON values are free. The library itself reads two names: `mode` is the mode of the
+    user's sessions (`ask`, `autonomous`, `read_only`), and `always` has the questions with a
+    permanent answer, like the setting `policies.always`. A change applies to sessions at once.
     """
 
     def __init__(self, database: Database) -> None:
@@ -49,9 +49,8 @@ class PreferenceTable:
     def on_change(self, listener: Callable[[Preferences], None]) -> Callable[[], None]:
         """Call `listener` after every change by this process.
 
-        A session reads changes by other processes before a call that has an effect.
-
-        It is called on the loop that has written them. Return a function that unsubscribes it.
+        It runs on the event loop that wrote the change. A session reads changes by other processes
+        before a call that has an effect. Return a function that unsubscribes the listener.
         """
         return self._listeners.subscribe(listener)
 
@@ -74,7 +73,7 @@ class PreferenceTable:
     ) -> Preferences:
         """Replace all of a user's preferences.
 
-        `version` is the one that the values are based on; by default any.
+        `version` is the version that the values are based on; `None` accepts any version.
 
         Raises:
             StaleVersionError: The preferences have changed since that version.
@@ -88,7 +87,7 @@ class PreferenceTable:
     ) -> Preferences:
         """Change some of a user's preferences by JSON Merge Patch (RFC 7396): `None` removes one.
 
-        `version` is the one that the changes are based on; by default any.
+        `version` is the version that the changes are based on; `None` accepts any version.
 
         Raises:
             StaleVersionError: The preferences have changed since that version.
@@ -166,9 +165,9 @@ def _patched(values: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preferred_or_strictest(preferences: Preferences, *, may_be_lost: bool) -> Preferred:
-    """Return a user's preferences for the session policy; unreadable ones make it stricter.
+    """Return a user's preferences for the session policy, stricter ones if they are invalid.
 
-    With lost records (`may_be_lost`), missing preferences are unknown ones.
+    If the database may have lost records (`may_be_lost`), missing preferences are unknown.
     """
     if preferences.version == 0 and may_be_lost:
         return _UNKNOWN
@@ -201,7 +200,7 @@ def preferred_by(values: Mapping[str, Any]) -> Preferred:
 
 
 def always_patch(rule: Rule) -> dict[str, Any]:
-    """Return the change of the preferences that stores a permanent answer."""
+    """Return the patch of the preferences that stores a permanent answer."""
     entry = {"tools": list(rule.tools), "question": rule.lifts, "fingerprint": rule.fingerprint}
     servers = {"servers": list(rule.servers)} if rule.servers else {}
     return {ALWAYS: {rule.name: {**entry, **servers}}}

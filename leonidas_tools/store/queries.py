@@ -38,7 +38,7 @@ _MAY_HAVE_RUN = (
 )  # fmt: skip
 _MOST_REPEATED = 1000
 RESUMABLE_SECONDS = 86_400.0
-"""The age at which no live session can be resumed any more."""
+"""Seconds after which no live session can be resumed any more."""
 _MOST_UNTRUSTED = 16
 _MOST_RECENT = 10_000
 _MINUTE_SECONDS = 60.0
@@ -82,17 +82,17 @@ class Repetition:
     user: str
     tool: str
     call_id: str
-    run: str  # the opening of the store that it is made in
-    bound: float  # when the session came here, in seconds since the epoch
-    known_until: float  # until when the model knows what was done before
+    run: str  # the id of this opening of the store
+    bound: float  # when the session began in this process, in seconds since the epoch
+    known_until: float  # until when the model knows the results, in seconds since the epoch
 
 
 async def find_repeated(database: Database, call: Repetition) -> list[Execution]:
-    """Return the calls that may have had the effect of this one, the newest first.
+    """Return the calls that may have had the effect of this call, the newest first.
 
-    They are the calls of the session with this id, and those under any id whose outcome the model
-    may not have heard: they began elsewhere and have no end, were cancelled in another process, as
-    when it stops, or ended after what the model knows.
+    They are the session's calls of the tool with this id, and those with any id whose outcome the
+    model may not have received: they began elsewhere and have not ended, were cancelled by another
+    process (as when it stops), or ended after `known_until`.
     """
     is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(_MAY_HAVE_RUN))
     is_unheard = or_(
@@ -133,7 +133,7 @@ async def find_execution(database: Database, id_: str) -> Execution | None:
 async def find_earlier_calls(
     database: Database, *, session: str, user: str, before: float
 ) -> list[EarlierCalls]:
-    """Return the calls that a session of the user has made before that time, by tool."""
+    """Return the number of calls that a session of the user made before a time, by tool."""
     table, now = executions.c, time.time()
     made = and_(
         table.session == session,
@@ -198,7 +198,7 @@ async def find_sessions(
 
 
 async def mark_interrupted(database: Database, *, run: str) -> None:
-    """Mark the calls whose process has ended before them as interrupted."""
+    """Mark the calls whose process ended while they ran as interrupted."""
     open_ = (executions.c.ended.is_(None), executions.c.status == STARTED)
     lost = await lost_runs(database, select(executions.c.run).where(*open_))
     async with database.writing() as connection:
@@ -236,7 +236,7 @@ async def find_unfinished(database: Database, *, session: str, user: str) -> lis
 
 
 async def settle(database: Database, id_: str, ending: Mapping[str, Any]) -> bool:
-    """Write the end of a call that has none that counts; return whether it is still without."""
+    """Store the outcome of a call; return `False` if the call already has a final one."""
     open_ = executions.c.status.in_((STARTED, INTERRUPTED, ResultStatus.CANCELLED.value))
     settled = update(executions).where(executions.c.id == id_, open_).values(**ending)
     async with database.writing() as connection:
@@ -244,7 +244,7 @@ async def settle(database: Database, id_: str, ending: Mapping[str, Any]) -> boo
 
 
 async def acknowledge(database: Database, ids: Sequence[str]) -> None:
-    """Mark interrupted calls as known to a person."""
+    """Mark interrupted calls as acknowledged by a person."""
     noted = update(executions).where(executions.c.id.in_(ids)).values(acknowledged=time.time())
     async with database.writing() as connection:
         await connection.execute(noted)

@@ -1,4 +1,4 @@
-"""Convert events to rows, bounded and without secrets."""
+"""Convert events to rows of limited size, without secrets."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _LONGEST_NAME = 128
 _LONGEST_MESSAGE = 1024
 
 LOCAL_USER = "local"
-"""What belongs to no user is kept under this name."""
+"""The name under which the data of no user is stored."""
 
 
 class Recorder:
-    """Makes rows of events and queues them; longer arguments and results are truncated."""
+    """Converts events to rows and queues them; long arguments and results are truncated."""
 
     def __init__(self, calls: CallWriteQueue, *, max_value_bytes: int) -> None:
         self.run = secrets.token_hex(8)
@@ -64,7 +64,7 @@ class Recorder:
             self._end(event)
 
     def begin(self, call: ToolCall, at: float) -> bool:
-        """Record the start of a call, unless it is recorded; return whether it is now."""
+        """Record the start of a call, unless it is recorded already; return whether it is."""
         key = key_of(call)
         if self._calls.find(key) is not None:
             return True
@@ -88,14 +88,14 @@ class Recorder:
         """Return a call's arguments as JSON without secrets."""
         redaction = self.redaction(call)
         given = dict(call.arguments)
-        if call.tool is None:  # the tool that was meant may declare any of them
+        if call.tool is None:  # the intended tool may declare any argument secret
             given = dict.fromkeys(given, MASK)
         elif redaction.everything:
             given = redaction.arguments(given)
         shown = self._json(given, redaction, self._max_bytes)
         if MASK not in shown:
             return shown
-        # One argument may repeat what is secret in another.
+        # One argument may repeat a secret of another.
         return self._json(given, redaction.hiding(call.arguments), self._max_bytes)
 
     def _row(self, call: ToolCall, at: float) -> Row:
@@ -130,25 +130,25 @@ class Recorder:
         return call.tool is not None and self._effect_of(call, call.tool) is ToolEffect.ONCE
 
     def _effect_of(self, call: ToolCall, tool: AnyTool) -> ToolEffect:
-        """Return the effect of a call, which may also be that of a fallback."""
+        """Return the effect of a call; `once` if the tool or a fallback may be `once`."""
         settings = call.settings
         if settings is None:
             return tool.metadata.effect
         return ToolEffect.ONCE if self.may_be_once(tool, settings) else effect_of(tool, settings)
 
     def _add_step(self, event: ToolEvent) -> None:
-        """Keep a step of a running call, within limits."""
+        """Record a step of a running call, within limits."""
         key = key_of(event.call)
         if self._calls.find(key) is None:
             return
         self._mark(key, event.data)
         steps = self._steps.setdefault(key, [])
-        if len(steps) < _MOST_STEPS or event.kind is _UNTRUSTED:  # which a later session needs
+        if len(steps) < _MOST_STEPS or event.kind is _UNTRUSTED:  # a later session needs it
             data = self._json(dict(event.data), self._hiding(key, event.call), _STEP_BYTES)
             steps.append(f"[{event.at!r},{json.dumps(event.kind.value)},{data}]")
 
     def _mark(self, key: Hashable, data: Mapping[str, Any]) -> None:
-        """Keep the approval id and the cache mark of an event."""
+        """Record the approval id of an event, and whether the result is cached."""
         if "approval_id" in data:
             self._marks.setdefault(key, {})["approval_id"] = name_of(str(data["approval_id"]))
         if "cached" in data:
@@ -177,7 +177,7 @@ class Recorder:
             self._calls.add({**row, **ending})
 
     def outcome(self, call: ToolCall, result: ToolResult) -> Row:
-        """Return the columns of how a call of another process has ended."""
+        """Return the columns for the outcome of a call of another process."""
         redaction = self.redaction(call).hiding(call.arguments)
         return {**self._outcome(result, redaction), "ended": time.time()}
 
@@ -223,7 +223,7 @@ def key_of(call: ToolCall) -> Hashable:
 
 
 def name_of(text: str) -> str:
-    """Return a name within bounds, since a model or a user may have made it up."""
+    """Return a name of limited length, since a model or a user may have chosen it."""
     return clean(name_called(text, longest=_LONGEST_NAME))
 
 
@@ -233,12 +233,12 @@ def clean(text: str) -> str:
 
 
 def owner_of(user: str | None) -> str:
-    r"""Return what belongs to a user is kept under: no two users share it, nor a user and no user.
+    r"""Return the name under which a user's data is stored; each user and no user has its own.
 
     Example:
         >>> owner_of("ana"), owner_of(None), owner_of("local")
         ('ana', 'local', '=local')
-        >>> print(owner_of("ana\0"), owner_of(r"\ana\x00"))  # no database keeps a NUL
+        >>> print(owner_of("ana\0"), owner_of(r"\ana\x00"))  # databases refuse NUL
         \ana\x00 =\ana\x00
     """
     if user is None:

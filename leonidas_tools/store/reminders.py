@@ -25,24 +25,27 @@ _MOST_AT_ONCE = 100
 
 
 class ReminderTable:
-    """Keeps reminders; `None` for a user stands for sessions without one."""
+    """Stores reminders; the user `None` means sessions without a user."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._changed: Listeners[[]] = Listeners("reminders")
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call back when a reminder is created or snoozed here; return a function that ends it."""
+        """Call `listener` after this process stores or snoozes a reminder.
+
+        Return a function that unsubscribes it.
+        """
         return self._changed.subscribe(listener)
 
     async def create(
         self, user: str | None, *, title: str, message: str, zone: str, start: float, rrule: str
     ) -> Reminder:
-        """Keep a new reminder.
+        """Store a new reminder.
 
         Raises:
-            TooManyRemindersError: The user has as many reminders as are kept.
-            StoreError: It cannot be written.
+            TooManyRemindersError: The user has the maximum number of reminders.
+            StoreError: The reminder cannot be written.
         """
         owner = owner_of(user)
         reminder = Reminder(
@@ -70,7 +73,7 @@ class ReminderTable:
         """Return a reminder of the user.
 
         Raises:
-            StoreError: It cannot be read.
+            StoreError: The reminder cannot be read.
         """
         found = await self._found(select(reminders).where(*_one(user, reminder_id)))
         return found[0] if found else None
@@ -79,7 +82,7 @@ class ReminderTable:
         """Return the reminders of the user that will fire, the next first.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The reminders cannot be read.
         """
         query = select(reminders).where(reminders.c.user == owner_of(user))
         return await self._found(query.where(reminders.c.due.is_not(None)))
@@ -88,7 +91,7 @@ class ReminderTable:
         """Delete a reminder of the user, and return it.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The reminder cannot be written.
         """
         async with self._database.writing() as connection:
             where = _one(user, reminder_id)
@@ -97,10 +100,10 @@ class ReminderTable:
         return found[0] if found else None
 
     async def restore(self, reminder: Reminder) -> None:
-        """Keep a reminder as it was.
+        """Store a reminder as it was.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The reminder cannot be written.
         """
         async with self._database.writing() as connection:
             await connection.execute(delete(reminders).where(reminders.c.id == reminder.id))
@@ -108,10 +111,10 @@ class ReminderTable:
         self._changed.notify()
 
     async def snooze(self, user: str | None, reminder_id: str, due: float) -> Reminder | None:
-        """Have a reminder of the user fire at another time, this once.
+        """Let a reminder of the user fire once at another time, and return it.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The reminder cannot be written.
         """
         async with self._database.writing() as connection:
             where = _one(user, reminder_id)
@@ -122,19 +125,19 @@ class ReminderTable:
         return found[0] if found else None
 
     async def due(self, now: float) -> list[Reminder]:
-        """Return the reminders of all users that are to fire, the first hundred.
+        """Return the reminders of all users that are due, at most 100.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The reminders cannot be read.
         """
         query = select(reminders).where(reminders.c.due <= now).limit(_MOST_AT_ONCE)
         return await self._found(query)
 
     async def next_due(self) -> float | None:
-        """Return the time of the next firing of all.
+        """Return the time at which the next reminder of any user fires.
 
         Raises:
-            StoreError: It cannot be read.
+            StoreError: The reminders cannot be read.
         """
         async with self._database.reading() as connection:
             found = await connection.execute(select(func.min(reminders.c.due)))
@@ -142,37 +145,37 @@ class ReminderTable:
             return first
 
     async def fire(self, reminder: Reminder, *, at: float, due: float | None) -> bool:
-        """Note a firing; `False` where another process has fired it.
+        """Record that a reminder has fired; return `False` if another process has fired it.
 
         `at` is the next time by its rule, or the last.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The reminder cannot be written.
         """
         untold = reminder.due if reminder.untold is None else reminder.untold
         values = {"at": at, "due": due, "untold": untold, "updated": time.time()}
         return await self._changed_from(reminders.c.due == reminder.due, reminder, values)
 
     async def untold(self, user: str | None) -> list[Reminder]:
-        """Return the reminders that have fired, and that the user has not been told of.
+        """Return the reminders that have fired, but have not been delivered to the user.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The reminders cannot be read.
         """
         query = select(reminders).where(reminders.c.user == owner_of(user))
         return await self._found(query.where(reminders.c.untold.is_not(None)))
 
     async def tell(self, reminder: Reminder) -> bool:
-        """Note that the user is told; `False` where another process tells him.
+        """Record that a reminder is delivered; return `False` if another process delivers it.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The reminder cannot be written.
         """
         values = {"untold": None, "updated": time.time()}
         return await self._changed_from(reminders.c.untold == reminder.untold, reminder, values)
 
     async def forget(self, before: float) -> None:
-        """Delete reminders that were over and told before that time.
+        """Delete the delivered reminders without a next time that last changed before that time.
 
         Raises:
             StoreError: The database cannot be written to.
@@ -186,7 +189,7 @@ class ReminderTable:
     async def _changed_from(
         self, state: ColumnElement[bool], reminder: Reminder, values: dict[str, Any]
     ) -> bool:
-        """Change a reminder that is still in a state."""
+        """Change a reminder if it is still in `state`; return whether it is."""
         change = update(reminders).where(reminders.c.id == reminder.id, state).values(values)
         async with self._database.writing() as connection:
             return (await connection.execute(change)).rowcount == 1

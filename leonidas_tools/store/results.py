@@ -45,12 +45,10 @@ class ResultTable:
         session: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> str:
-        """Store a result.
-
-        The handle that is returned cannot be guessed.
+        """Store a result, and return a handle that cannot be guessed.
 
         Raises:
-            ValueError: The result is longer than 64 MiB, or than the bound of all results.
+            ValueError: The result is longer than 64 MiB, or than the limit for all results.
             StoreError: The result cannot be written.
         """
         most = min(_MOST_BYTES, self._max_bytes)
@@ -78,7 +76,7 @@ class ResultTable:
         user: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> Write:
-        """Return the write of a result under a unique handle of the caller's choice."""
+        """Return the write that stores a result under a unique handle of the caller's choice."""
         now = time.time()
         seconds = self._keep_seconds if expires_in_seconds is None else expires_in_seconds
         row = {
@@ -99,7 +97,7 @@ class ResultTable:
         return write
 
     async def _make_room(self, connection: AsyncConnection, size: int) -> None:
-        """Delete the oldest results until there is room for another."""
+        """Delete the oldest results until `size` more bytes are within the limit."""
         stored = (await connection.execute(select(func.sum(results.c.size)))).scalar_one() or 0
         surplus = int(stored) + size - self._max_bytes
         if surplus <= 0:
@@ -118,7 +116,7 @@ class ResultTable:
     ) -> list[KeptResult]:
         """Return the results that have not expired, without their contents, the newest first.
 
-        `user` is as `KeptResult.user` has it.
+        `user` has the form of `KeptResult.user`.
 
         Raises:
             StoreError: The results cannot be read.
@@ -144,13 +142,13 @@ class ResultTable:
     ) -> SpilledResult:
         """Return a piece of a result, or all of it; only the piece is read.
 
-        `offset` and `limit` are in bytes; `session` and `user` are who reads.
+        `offset` and `limit` are in bytes; `session` and `user` are those of the reader.
 
         Raises:
             StoreError: There is no such result, it has expired, or it cannot be read.
         """
         length = _MOST_BYTES if limit is None else max(limit, 0)
-        start = min(max(offset, 0), _MOST_BYTES)  # a greater number fits no column
+        start = min(max(offset, 0), _MOST_BYTES)  # a larger number may overflow
         piece = func.substr(results.c.content, start + 1, length, type_=results.c.content.type)
         query = select(
             results.c.session,
@@ -161,7 +159,7 @@ class ResultTable:
             piece.label("piece"),
         ).where(results.c.handle == handle, results.c.expires > time.time())
         async with self._database.reading() as connection:
-            # The handle is what the model says: no database takes every text.
+            # The handle is from the model, and a database does not accept every text.
             is_handle = _HANDLE.fullmatch(handle) is not None
             found = (await connection.execute(query)).one_or_none() if is_handle else None
         if found is None or found.session not in (None, session) or found.user not in (None, user):
@@ -192,7 +190,7 @@ class SessionResults:
 
     No call waits for the disk.
 
-    `owner` returns the user of the session: others may have one of the same id.
+    `owner` returns the user of the session: several users may have sessions of one id.
     """
 
     def __init__(
@@ -204,7 +202,7 @@ class SessionResults:
         self._writer = writer
 
     async def put(self, content: bytes, *, mime_type: str, session: str | None) -> str:
-        """Store a result without secrets; raise `StoreError` if memory has no room for it."""
+        """Store a result without secrets; raise `StoreError` if it exceeds the limit in memory."""
         handle = await self.memory.put(content, mime_type=mime_type)
         write = self._table.putting(
             handle, content, mime_type=mime_type, session=session, user=self._owner()

@@ -1,4 +1,4 @@
-"""Delete what is too old or too much, a slice at a time."""
+"""Delete rows that are too old or too many, in slices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PAGES = 1000
 class Retention:
     """Deletes calls that are older than `keep_seconds`, or beyond the last `keep_calls`.
 
-    With `durable`, the calls that a resumed session must not repeat are not beyond the last.
+    With `durable`, calls that a resumed session must not repeat are kept beyond `keep_calls`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to delete, a minute from now and then every hour."""
+        """Start to delete in the background, after a minute and then every hour."""
         self._task = asyncio.get_running_loop().create_task(self._prune_on(), name="store-pruning")
 
     async def close(self) -> None:
@@ -62,7 +62,7 @@ class Retention:
             await asyncio.wait([self._task])
 
     async def prune(self) -> int:
-        """Delete what is too old or too much, in slices, and return the number of rows.
+        """Delete rows that are too old or too many, in slices, and return their number.
 
         Preferences are never deleted, nor is a question that can still be answered.
         Raise `StoreError` if the database cannot be written to.

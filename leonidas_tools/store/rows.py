@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 STARTED = "started"
 """The status of a running call."""
 INTERRUPTED = "interrupted"
-"""The status of a call whose process ended before it."""
+"""The status of a call whose process ended while it ran."""
 
 
 class _Row:
-    """A row that can be shown."""
+    """A row with a JSON form."""
 
     __slots__ = ()
 
@@ -160,7 +160,7 @@ class Approval(_Row):
         call_id: The id of the call, if the server gave one.
         tool: The tool's name.
         arguments: The arguments as shown; secrets are masked.
-        fingerprint: Binds the answer to the arguments, unless it is secret.
+        fingerprint: A hash that binds the answer to the arguments, unless it would reveal secrets.
         message: The text for the person.
         requested: The time of the question, in seconds since the epoch.
         expires: When the question expires.
@@ -169,7 +169,7 @@ class Approval(_Row):
         decided_by: The person or program that answered; `None` without an answer.
         note: A note with the answer.
         rule: The rule that asks.
-        on_expiry: The fate of the call without an answer: `cancel` or `proceed`.
+        on_expiry: The effect of the expiry on the call: `cancel` or `proceed`.
         answer: The exact answer, if known: `approve`, `edit`, `always`, `deny`, `proceed`,
             `cancel`, `withdrawn`.
         channel: The channel of the answer: `voice`, `terminal`, `channel`, `person`, `expiry`, …
@@ -270,15 +270,15 @@ class StoreStatus(_Row):
         waiting: The number of calls to write.
         waiting_bytes: The bytes of the queued calls, including those reserved for open calls.
         written: The number of starts and ends of calls that were written.
-        dropped: The number of calls without room.
-        cut: The number of calls whose results had no room.
+        dropped: The number of calls that exceeded the limits of the queue.
+        cut: The number of calls whose long texts exceeded the limits of the queue.
         refused: The number of calls that the database refused.
         not_durable: The number of `once` calls whose start was not on disk in time; with
             `unwritable: refuse` they did not run.
         records_waiting: The number of questions, answers, task lists and long results to write.
-        records_dropped: The number of those without room, or refused by the database.
+        records_dropped: The number of such records beyond the limits, or refused by the database.
         set_aside: The new path of a file that could not be read.
-        lost: The fate of a file that was removed or replaced while it was open.
+        lost: A message if the file was removed or replaced while it was open.
     """
 
     where: str

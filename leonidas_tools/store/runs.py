@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 HEARTBEAT_SECONDS = 10.0
-"""The interval of the heartbeat, while calls run or questions are open."""
+"""Seconds between heartbeats, while calls or conversations run or questions are open."""
 _CAN_LOCK = os.name == "posix"
 _SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
 LOST_SECONDS = 2.0
-"""Time a lock must be missing before its process counts as dead."""
+"""Seconds that a lock must be missing before its process counts as dead."""
 _RETRY_SECONDS = LOST_SECONDS / 4
 _ANSWER_SECONDS = 5.0
 _TAKING_SECONDS = 1.0
-"""Time the first record waits for the lock."""
+"""Seconds that the first write waits for the lock."""
 
-# They detect a lost host, since its system replies even if the process is busy.
+# Keepalives detect a lost host, since a running one replies even if the process is busy.
 _SETTINGS = {
     "tcp_keepalives_idle": "20",
     "tcp_keepalives_interval": "5",
@@ -157,7 +157,7 @@ class AdvisoryLock:
         await engine.dispose()
 
     def _report_loss(self) -> None:
-        """Report the loss, to be written over other connections, which may still work."""
+        """Report the loss; another connection, which may still work, then writes it."""
         self.session = None
         with contextlib.suppress(RuntimeError):  # the loop of the process has ended
             if self._process_loop is not None:
@@ -198,9 +198,9 @@ class AdvisoryLock:
 
 
 async def living_runs(connection: AsyncConnection, lost: Collection[str] = ()) -> list[str]:
-    """Return the openings of the store, by any process, whose process is alive.
+    """Return the ids of the openings of the store whose process is alive.
 
-    `lost` is the result of `lost_runs` from before the transaction of the connection.
+    `lost` is the result of `lost_runs`, called before the transaction of the connection.
     """
     rows, are_locked = await _open_runs(connection)
     is_file = _is_file(connection)
@@ -215,7 +215,7 @@ async def living_runs(connection: AsyncConnection, lost: Collection[str] = ()) -
 
 
 async def lost_runs(database: Database, among: Select[tuple[str]]) -> Collection[str]:
-    """Return the selected openings whose lock in PostgreSQL has been missing for a while.
+    """Return the selected openings whose lock in PostgreSQL is missing, after a wait.
 
     A living process may lose its lock when the server ends the session, so it gets time to
     acquire it again. The wait is outside of transactions.

@@ -207,7 +207,7 @@ memories = Table(
     Column("source", Text, nullable=False),
     Column("created", Double, nullable=False),
     Column("vector", LargeBinary, nullable=False),
-    sqlite_autoincrement=True,  # a number is never given twice: processes remember the last
+    sqlite_autoincrement=True,  # a number is never reused: processes remember the last
 )
 Index("memories_by_user", memories.c.user, memories.c.space, memories.c.number)
 Index("memories_by_digest", memories.c.user, memories.c.space, memories.c.digest, unique=True)
@@ -247,7 +247,7 @@ cache_generations = Table(
     Column("tool", Text, primary_key=True),
     Column("generation", Integer, nullable=False),
 )
-"""How often the results of a tool were invalidated; those of all tools under an empty name."""
+"""The number of invalidations by tool; the empty name counts those of all tools."""
 
 
 Upgrade: TypeAlias = Callable[["Connection"], None]
@@ -298,12 +298,12 @@ def _add_cached_results(connection: Connection) -> None:
 
 
 def _keep_tasks_of_users_apart(connection: Connection) -> None:
-    """Upgrade to version 10: a task list for each user of sessions of one id.
+    """Upgrade to version 10: separate task lists of users whose sessions share an id.
 
-    Lists without an owner, as version 1 wrote them, are kept as those of no user.
+    Lists without an owner, which version 1 wrote, become those of no user.
     """
     connection.execute(text("ALTER TABLE tasks RENAME TO earlier_tasks"))
-    if connection.dialect.name == "postgresql":  # an index keeps its name, which the new one needs
+    if connection.dialect.name == "postgresql":  # it keeps its name, which the new one needs
         connection.execute(text("ALTER INDEX tasks_pkey RENAME TO earlier_tasks_pkey"))
     TABLES.create_all(connection, [tasks])
     names = "session, id, title, status, position, calls, updated"
@@ -317,7 +317,7 @@ def _keep_tasks_of_users_apart(connection: Connection) -> None:
 
 
 def _keep_results_of_users_apart(connection: Connection) -> None:
-    """Upgrade to version 11: the user of a long result. Earlier ones are those of their session."""
+    """Upgrade to version 11: the user of a long result; earlier results have none."""
     _add_columns(connection, results, "user")
 
 
@@ -340,7 +340,7 @@ _POSTGRES_LOCK = 4_776_320_109
 
 
 def prepare(connection: Connection, upgrades: Sequence[Upgrade] = UPGRADES) -> int:
-    """Create or upgrade the tables in a write transaction; return the version from before, or 0.
+    """Create or upgrade the tables in a write transaction; return the previous version, or 0.
 
     Raises:
         ConfigurationError: The database has a newer version than this library.

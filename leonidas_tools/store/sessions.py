@@ -55,21 +55,21 @@ class _SessionState:
     bound: float = field(default_factory=time.time)
     """When it was bound, in seconds since the epoch."""
     waits_until: float
-    """Until when calls wait for `loading`."""
+    """The time until which calls wait for `loading`."""
     loading: asyncio.Task[None] | None = None
     is_loaded: bool = False
     has_counts: bool = False
-    """Whether the calls that were made elsewhere are counted."""
+    """Whether the calls that other processes made are counted."""
     has_tasks_of_another: bool = False
-    """Whether its task list is that of the user before; it is then not stored."""
+    """Whether its task list is that of the previous user, and is therefore not stored."""
     version: int = 0
     """The version of the preferences in force."""
     tried: float = 0.0
-    """Time of the last attempt to read."""
+    """The time of the last attempt to read."""
     checked: float = 0.0
-    """Time the preferences were last read."""
+    """The time at which the preferences were last read."""
     ends: list[Callable[[], None]] = field(default_factory=list)
-    """Unbind the session."""
+    """Functions that unbind the session."""
 
 
 class SessionBinding:
@@ -79,7 +79,7 @@ class SessionBinding:
     are read, the session is in the stricter of `ask` and the mode of the settings. A call that has
     an effect reads them again after a second, since another process may have changed them; a
     change in this process applies at once. Questions and answers, task lists and long results are
-    stored as they arise.
+    stored when they change.
     """
 
     sets_session_policy = True
@@ -106,7 +106,7 @@ class SessionBinding:
         return await run(call)
 
     def begin(self, session: ToolSession) -> None:
-        """Bind a session to the store ahead of its first call, which then need not wait."""
+        """Bind a session to the store before its first call, so that the call need not wait."""
         now = asyncio.get_running_loop().time()
         state = self._sessions.get(session)
         if state is None:
@@ -121,12 +121,12 @@ class SessionBinding:
             state.loading = self._in_background(self._load(session, state))
 
     def bound(self, session: ToolSession) -> float:
-        """Return when a session was bound, in seconds since the epoch; now if it is not."""
+        """Return when a session was bound, in seconds since the epoch; now if it is not bound."""
         state = self._sessions.get(session)
         return time.time() if state is None else state.bound
 
     def known_until(self, session: ToolSession) -> float:
-        """Return until when the model knows what other processes have done for the session."""
+        """Return the time up to which the model knows the calls of the session elsewhere."""
         resumption = session.find(Resumption)
         known = None if resumption is None else resumption.known_until
         return self.bound(session) if known is None else known
@@ -192,7 +192,7 @@ class SessionBinding:
             session.get(SessionPolicy).preferred = preferred
 
     def _attached(self, session: ToolSession, now: float) -> _SessionState:
-        """Subscribe to the changes of a session that are to be stored."""
+        """Subscribe to the changes of a session, and give the session access to the tables."""
         policy, list_ = session.get(SessionPolicy), session.get(TaskList)
         policy.preferred = Preferred(is_known=False)
         policy.keep_always = partial(self._store_always, ref(session))
@@ -223,7 +223,7 @@ class SessionBinding:
         """Load the preferences of the user, and the task list, mark and counts of the session."""
         user, list_ = state.user, session.get(TaskList)
         first = self._store.first_start(session)
-        # The call that binds a session has begun before, and is counted here already.
+        # The call that binds a session began before that, and is counted here already.
         before = state.bound if first is None else min(state.bound, first)
         preferences: Preferences | None = None
         try:
@@ -294,7 +294,7 @@ class SessionBinding:
             write = table.closed(question, closing)
         self._writer.questions = len(self._open)
         self._writer.put(write)
-        self._writer.expedite()  # if this process dies, it is asked again in another
+        self._writer.expedite()  # if this process dies, another asks the question again
 
     def _write_tasks(self, where: ref[ToolSession], what: ref[TaskList], *_: object) -> None:
         """Store the task list."""
@@ -315,6 +315,6 @@ class SessionBinding:
 
 
 def _owner(where: ref[ToolSession]) -> str:
-    """Return the name under which what belongs to the user of a session is kept."""
+    """Return the name under which the data of the user of a session is stored."""
     session = where()
     return owner_of(None if session is None else user_of(session))

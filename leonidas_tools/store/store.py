@@ -1,4 +1,4 @@
-"""The store: calls, approvals, preferences, tasks and long results, kept over restarts."""
+"""The store: calls, approvals, preferences, tasks and long results, kept across restarts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _OPENING_SECONDS = _CLOSING_SECONDS = 5.0
 _DURABLE_SECONDS, _FLUSHING_SECONDS = 2.0, 1.0
 _MOST_REPLAYED = 10_000
 _RESULT_KEPT = "result_kept"
-"""The kind of the event that a result is too long for the model."""
+"""The kind of event for a result that is too long for the model."""
 _OF_APPROVALS = (EventKind.APPROVAL_REQUEST.value, EventKind.APPROVAL_ANSWER.value)
 
 
@@ -61,8 +61,8 @@ class Store:
     With `store: {enabled: true}` in the settings, an `AdvancedToolProcessor` has one as its
     `store`. To connect one yourself, subscribe its `sink`,
     `tools.monitor.subscribe(store.sink)`, and pass its policies,
-    `AdvancedToolProcessor(policies=store.policies)`. A database that is not writable affects no
-    call: the `status` has the error, and the methods of the store raise `StoreError`.
+    `AdvancedToolProcessor(policies=store.policies)`. If the database is not writable, calls
+    continue by default: the `status` has the error, and the methods raise `StoreError`.
 
     Args:
         where: A path, an address such as `postgresql://user:password@host/name`, or settings; by
@@ -121,14 +121,14 @@ class Store:
         )
         """Results that are too long for the model, by handle."""
         self.cached_results = CachedResults(self._database)
-        """Results of reads that all processes may use again."""
+        """Cached results of reads, shared by all processes."""
         self.conversations = ConversationTable(self._database, self._writer, run=self._recorder.run)
-        """The conversations of users, counted over all processes."""
+        """The conversations of users, counted across all processes."""
         self._sessions = SessionBinding(self, self._writer)
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """Return the policies that load and store what sessions need."""
+        """Return the policies that load and store the state of sessions."""
         if not self.settings.durable:
             return (self._sessions,)
         refuses = self.settings.unwritable == "refuse"
@@ -191,8 +191,8 @@ class Store:
         """Return the result of an equal call that the session has made before, in any process.
 
         Args:
-            call: A running call; its id, tool and arguments are compared, and its tool and
-                arguments with calls whose outcome the model may not have heard.
+            call: A running call. It equals an earlier call with its id, tool and arguments, and
+                one with its tool and arguments if the model may not have received the outcome.
             timeout_seconds: How long to wait for the database.
 
         Returns:
@@ -217,11 +217,11 @@ class Store:
         outcome: Callable[[ToolCall], Run | None],
         may_be_once: Callable[[AnyTool, ToolConfiguration], bool],
     ) -> None:
-        """Take from a runtime what it knows of calls.
+        """Set the functions of a runtime with which the store judges calls.
 
         Args:
-            outcome: Returns what waits for a call that goes on without the process that began it;
-                `None` for one that ends with its process.
+            outcome: Returns a function that waits for a call that continues after its process
+                ended; `None` for a call that ends with its process.
             may_be_once: Returns whether a call of a tool, or of a fallback in its place, may have
                 an effect that happens only once.
         """
@@ -236,7 +236,7 @@ class Store:
         """Return the `once` calls of a session that a crash interrupted, oldest first.
 
         Args:
-            session: A session with the id and the user of the one that made them.
+            session: A session with the id and the user of the session that made the calls.
 
         Raises:
             StoreError: The calls cannot be read.
@@ -249,13 +249,13 @@ class Store:
         )
 
     async def left_questions(self, session: ToolSession) -> list[LeftQuestion]:
-        """Return the questions of a session that nobody has answered where it was before.
+        """Return the questions of a session that nobody has answered and that can be asked again.
 
         Args:
-            session: A session with the id and the user of the one in which they were asked.
+            session: A session with the id and the user of the session that asked them.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The questions cannot be read.
         """
         await self._flushed()
         return await self.approvals.left(
@@ -263,7 +263,7 @@ class Store:
         )
 
     async def is_settled_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
-        """Return whether the question of a call was settled where else it was asked.
+        """Return whether the question of a call was answered elsewhere, so that it does not run.
 
         Args:
             call: A call that a question has permitted.
@@ -279,15 +279,15 @@ class Store:
             raise StoreError("The store does not answer") from None
 
     async def settle(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
-        """Write how a call has ended that went on without its process.
+        """Store the outcome of a call that continued after its process ended.
 
         Args:
             before: The call, as `unfinished` returned it.
             call: The same call, with its tool and its session.
-            result: How it has ended.
+            result: Its result.
 
         Returns:
-            Whether it had no end before.
+            Whether the outcome is stored; `False` if the call already has a final one.
 
         Raises:
             StoreError: The database cannot be written to.
@@ -311,7 +311,7 @@ class Store:
     async def earlier_calls(
         self, session: str, *, user: str | None, before: float
     ) -> list[EarlierCalls]:
-        """Return the calls that a session of this user has made before a time, by tool.
+        """Return the number of calls that a session of this user made before a time, by tool.
 
         Args:
             session: The id of the session.
@@ -347,10 +347,10 @@ class Store:
             tool: Only calls of this tool.
             status: Only calls with this status; `started` and `interrupted` are possible, too.
             session: Only calls of this session.
-            user: Only calls of this user, as `Execution.user` has it.
+            user: Only calls of this user, in the form of `Execution.user`.
             since: Only calls that began at this time or later, in seconds since the epoch.
             until: Only calls that began at this time or earlier.
-            text: Only calls with this text in the tool's name, the arguments or the result.
+            text: Only calls with this text in the tool, arguments, result, message or reason.
             limit: The maximum number of calls; `None` for all.
             newest_first: Whether the newest call is the first.
 
@@ -379,7 +379,7 @@ class Store:
         """Return the sessions, the latest first.
 
         Args:
-            user: Only sessions of this user, as `SessionSummary.user` has it.
+            user: Only sessions of this user, in the form of `SessionSummary.user`.
             limit: The maximum number of sessions; `None` for all.
         """
         await self._flushed()
@@ -390,8 +390,8 @@ class Store:
 
         Args:
             session: The id of the session.
-            user: Only those of this user, as `Execution.user` has it; sessions of several users
-                can have one id.
+            user: Only events of this user, in the form of `Execution.user`; sessions of several
+                users can have one id.
 
         Raises:
             StoreError: The session cannot be read.
@@ -417,7 +417,7 @@ class Store:
         return await queries.find_interrupted(self._database, acknowledged=acknowledged)
 
     async def acknowledge(self, calls: Iterable[Execution]) -> None:
-        """Mark interrupted calls as known to a person.
+        """Mark interrupted calls as acknowledged by a person.
 
         Args:
             calls: Calls that `interrupted` returned.
@@ -428,7 +428,7 @@ class Store:
         await queries.acknowledge(self._database, [call.id for call in calls])
 
     async def prune(self) -> int:
-        """Delete what is too old or too much and return the number of rows; runs hourly.
+        """Delete rows that are too old or too many, and return their number; runs hourly.
 
         Raises:
             StoreError: The database cannot be written to.
@@ -444,7 +444,7 @@ class Store:
         return await self._writer.flush(timeout_seconds)
 
     async def __aenter__(self) -> Self:
-        """Open the database and start writing; a failure to open is retried.
+        """Open the database and start writing; retry in the background if it cannot be opened.
 
         Raises:
             ConfigurationError: The database has a newer version than this library.

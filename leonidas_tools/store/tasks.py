@@ -40,9 +40,9 @@ class TaskTable:
             return await _read(connection, *_of(session, user))
 
     async def find(self, session: str, *, user: str | None = None) -> list[Task]:
-        """Return the tasks of all sessions of an id, those of each user in order.
+        """Return the tasks of all sessions with an id, those of each user in order.
 
-        `user` is as `Execution.user` has it.
+        `user` has the form of `Execution.user`.
 
         Raises:
             StoreError: The tasks cannot be read.
@@ -84,9 +84,9 @@ class TaskTable:
         call: str | None = None,
         user: str | None = None,
     ) -> list[Task]:
-        """Change one task.
+        """Change one task, and return all tasks of the session, in order.
 
-        What is left out stays. Return all tasks of the session, in order.
+        Arguments that are `None` change nothing; `call` is added to the calls of the task.
 
         Raises:
             StoreError: There is no such task, or it cannot be written.
@@ -111,7 +111,7 @@ class TaskTable:
 
 
 def _of(session: str, user: str | None) -> tuple[ColumnElement[bool], ...]:
-    """Return what selects the tasks of a session of a user."""
+    """Return the conditions that select the tasks of a session of a user."""
     return tasks.c.session == session, tasks.c.user == owner_of(user)
 
 

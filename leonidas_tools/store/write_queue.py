@@ -1,4 +1,4 @@
-"""The queues of the store's writes: bounded in number and size, and in order."""
+"""The queues of the store's writes: ordered, with limits of number and size."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class CallWrite:
     """True while the call has begun and not ended."""
     size: int = 0
     waiting: list[Future[bool]] = field(default_factory=list)
-    """Resolved once the row is written."""
+    """Futures that are resolved once the row is written."""
 
 
 class CallWriteQueue:
     """The queue of calls: keeps their rows until they are written.
 
     A call has one entry from its start to its end, so that the end of a call whose start was
-    queued is never lost. A call whose start found no room may be queued when it ends. Open calls
-    count towards `max_calls`.
+    queued is never lost. A call whose start exceeded a limit may be queued when it ends. Open
+    calls count towards `max_calls`.
 
     Example:
         >>> calls = CallWriteQueue(max_calls=1, max_bytes=10_000)
@@ -63,9 +63,9 @@ class CallWriteQueue:
 
     def __init__(self, *, max_calls: int, max_bytes: int) -> None:
         self.dropped = 0
-        """The number of calls without room, neither at their start nor at their end."""
+        """The number of calls that exceeded a limit both at their start and at their end."""
         self.cut = 0
-        """The number of calls whose results had no room."""
+        """The number of calls whose long texts exceeded a limit at their end."""
         self.calls = 0
         """The number of calls with an entry."""
         self.size = 0
@@ -94,7 +94,7 @@ class CallWriteQueue:
         return any(entry.id == id_ for entry in self._open.values())
 
     def begin(self, key: Hashable, row: Row) -> bool:
-        """Queue the start of a call, with all columns of its row; return whether there was room."""
+        """Queue the start of a call, with all columns of its row; return `False` beyond a limit."""
         entry = self._add(row, _size(row) + ENDING_BYTES)
         if entry is None:
             return False
@@ -103,13 +103,13 @@ class CallWriteQueue:
         return True
 
     def add(self, row: Row) -> bool:
-        """Queue a call whose start is not queued; return whether there was room."""
+        """Queue a call whose start is not queued; return `False` beyond a limit."""
         taken = self._add(row, _size(row)) is not None
         self.dropped += not taken
         return taken
 
     def end(self, key: Hashable, ending: Row) -> bool:
-        """Queue the end of an open call, without its long texts if there is no room for them.
+        """Queue the end of an open call, without its long texts if they exceed the limit.
 
         Return whether there is such a call.
         """
@@ -132,14 +132,14 @@ class CallWriteQueue:
         return True
 
     def take(self, most: int) -> list[CallWrite]:
-        """Return the first entries, in order; the same ones until they are written."""
+        """Return the first entries in order, the same ones until they are written."""
         while self._waiting and len(self._taken) < most:
             id_ = next(iter(self._waiting))
             self._taken[id_] = self._waiting.pop(id_)
         return list(self._taken.values())
 
     def written(self, refused: Collection[str] = ()) -> None:
-        """Remove the entries that were taken; the refused ones are not written."""
+        """Remove the taken entries, which are written, except for the refused ones."""
         taken, self._taken = self._taken, {}
         for entry in taken.values():
             for future in entry.waiting:
@@ -149,7 +149,7 @@ class CallWriteQueue:
             self._settle(entry)
 
     def report_failure(self) -> None:
-        """Tell the waiting callers that their entries are not written yet."""
+        """Resolve the futures of waiting callers with `False`, since nothing is written yet."""
         for entry in (*self._taken.values(), *self._waiting.values()):
             for future in entry.waiting:
                 if not future.done():
@@ -157,7 +157,7 @@ class CallWriteQueue:
             entry.waiting.clear()
 
     def _settle(self, entry: CallWrite) -> None:
-        """Continue with the end of a call whose row is written, or remove the entry."""
+        """Keep the entry of a written row for the end of its call, or remove it."""
         was_row, entry.row = entry.row, None
         if was_row is not None and (entry.is_open or entry.ending is not None):
             self._resize(entry, ENDING_BYTES + _texts(entry.ending or {}))
@@ -186,7 +186,7 @@ def _size(row: Row) -> int:
 
 
 def _texts(row: Row) -> int:
-    """Return the bytes of the long texts; an upper bound where they are not ASCII."""
+    """Return the bytes of the long texts; an upper bound if they are not ASCII."""
     size = 0
     for key in _LONG_TEXTS:
         text = row.get(key)
@@ -198,7 +198,7 @@ def _texts(row: Row) -> int:
 logger = visible_logger(__name__)
 
 Write: TypeAlias = Callable[["AsyncConnection"], Awaitable[object]]
-"""Writes something, in the transaction that it is given; made once more where that fails."""
+"""Writes in the transaction of the connection; called again if the transaction fails."""
 
 _RECORD_BYTES = 1024
 _BATCH, _BATCH_BYTES = 64, 4 * 1024 * 1024
@@ -216,8 +216,8 @@ class PendingWrite:
 class PendingWrites:
     """The queue of other writes: questions and answers, task lists, long results.
 
-    Bounded in number and size; it has its own bounds, so that many calls displace no answers. A
-    write stays in the queue until it is written, and replaces the waiting write of the same key.
+    It has its own limits of number and size, so that many calls do not displace answers. A write
+    stays in the queue until it is written, and replaces the waiting write of the same key.
 
     Example:
         >>> records = PendingWrites(most=1, max_bytes=10_000)
@@ -228,7 +228,7 @@ class PendingWrites:
 
     def __init__(self, *, most: int, max_bytes: int) -> None:
         self.dropped = 0
-        """The number of writes without room, or refused by the database."""
+        """The number of writes beyond a limit, or refused by the database."""
         self._most = most
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -240,7 +240,7 @@ class PendingWrites:
         return len(self._waiting)
 
     def put(self, write: Write, *, key: Hashable | None = None, size: int = 0) -> bool:
-        """Add a write of some bytes; return whether there was room."""
+        """Queue a write of `size` bytes; return `False` beyond a limit."""
         key = next(self._numbers) if key is None else key
         record, before = PendingWrite(key, write, size + _RECORD_BYTES), self._waiting.get(key)
         grown = record.size - (0 if before is None else before.size)
@@ -255,7 +255,7 @@ class PendingWrites:
         return True
 
     def first_batch(self) -> list[PendingWrite]:
-        """Return the first writes, in order; the same ones until they are done."""
+        """Return the first writes in order, the same ones until they are done."""
         batch: list[PendingWrite] = []
         size = 0
         for record in itertools.islice(self._waiting.values(), _BATCH):

@@ -31,10 +31,10 @@ T = TypeVar("T")
 logger = visible_logger(__name__)
 
 _BATCH = 64
-"""SQLAlchemy prepares these rows in a third of a millisecond, which blocks the loop."""
+"""Rows per batch: to prepare them blocks the event loop for a third of a millisecond."""
 _GATHERING_SECONDS = 0.05
 _LAST_TRY_SECONDS = 1.0
-"""Time closing waits for a database that could not be written to before."""
+"""Seconds that `close` waits for a database that was not writable before."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 15.0
 _ENDING_COLUMNS = (
     "status", "ending", "result", "message", "reason",
@@ -66,14 +66,14 @@ class Writer:
         self.refused = 0
         """The number of calls that the database refused."""
         self.error: str | None = None
-        """Why nothing can be written."""
+        """The error that prevents all writes."""
         self._database = database
         self._calls = calls
         self._records = PendingWrites(most=0, max_bytes=0) if records is None else records
         self.questions = 0
         """The number of open questions; while there are any, the heartbeat is written."""
         self.conversations = 0
-        """The number of running conversations; the same applies to them."""
+        """The number of running conversations; the heartbeat is written for them, too."""
         self._run = run
         self._lock = (
             FileLock(database.path, run)
@@ -90,11 +90,11 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start to write in the background."""
         self._task = asyncio.get_running_loop().create_task(self._write_on(), name="store-writer")
 
     def wake(self) -> None:
-        """Write soon."""
+        """Wake the background task, so that it writes soon."""
         self._work.set()
 
     def put(self, write: Write, *, key: Hashable | None = None, size: int = 0) -> bool:
@@ -103,7 +103,7 @@ class Writer:
         return self._records.put(write, key=key, size=size)
 
     async def register(self, connection: AsyncConnection) -> None:
-        """Write that this process is alive, unless that was written a moment ago."""
+        """Write the heartbeat, unless it was written a moment ago."""
         if self._is_heartbeat_due():
             await self._write_heartbeat(connection)
         self._work.set()
@@ -114,7 +114,7 @@ class Writer:
         self._urgent.set()
 
     def fail(self, error: LeonidasError) -> None:
-        """Note why nothing can be written; log it once until the database is back."""
+        """Record the error that prevents all writes; log it once until the database is back."""
         if self.error is None:
             logger.log(
                 log_level(error), "%s; calls continue, and are stored once it is back", error
@@ -134,7 +134,7 @@ class Writer:
         return True
 
     async def close(self, timeout_seconds: float) -> None:
-        """Write the queues as far as possible in time, and end the task."""
+        """Write the queues until the timeout, and stop the background task."""
         if self.error is not None:
             timeout_seconds = min(timeout_seconds, _LAST_TRY_SECONDS)
         if not await self.flush(timeout_seconds):
@@ -198,7 +198,7 @@ class Writer:
         await self._rest(_GATHERING_SECONDS, self._urgent)
 
     async def _rest(self, seconds: float | None, until: asyncio.Event | None = None) -> None:
-        """Wait for the time, or for an event, by default that of `expedite`."""
+        """Wait for an event, by default that of `expedite`, at most for `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await (until or self._urgent).wait()
@@ -286,7 +286,8 @@ async def _written(
 ) -> AsyncIterator[tuple[Sequence[T], bool]]:
     """Write a batch in one transaction, or one by one if one is invalid.
 
-    Yield what was tried, and whether it is written. Raise `StoreError` if nothing can be written.
+    Yield the items of each attempt, and whether they are written. Raise `StoreError` if the
+    database is not writable.
     """
     try:
         await write(batch)

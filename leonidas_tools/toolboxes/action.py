@@ -1,4 +1,4 @@
-"""Tools of the agent about itself: think, change state, be silent, end."""
+"""Tools of the agent about itself: think, change state, stay silent, shut down."""
 
 from __future__ import annotations
 

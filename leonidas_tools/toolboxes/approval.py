@@ -1,4 +1,4 @@
-"""Tools by which the model reports what the user has answered to a question."""
+"""Tools with which the model reports the user's answer to a question."""
 
 from __future__ import annotations
 

@@ -39,14 +39,14 @@ class NotesSettings(SettingsModel):
     """Settings of the notes.
 
     Args:
-        max_characters: How long a note may be.
+        max_characters: The maximum length of a note, in characters.
     """
 
     max_characters: Count = 20_000
 
 
 class NoteTools:
-    """The tools, for some settings."""
+    """The note tools."""
 
     def __init__(self, settings: NotesSettings) -> None:
         self._settings = settings
@@ -192,7 +192,7 @@ def _keeper(session: ToolSession) -> NoteTable:
 
 @contextmanager
 def _reached() -> Iterator[None]:
-    """Turn the errors of the keeper into those that a model understands."""
+    """Convert errors of the store into errors for the model."""
     try:
         yield
     except TooManyNotesError as error:
@@ -215,7 +215,7 @@ def _known(note: Note | None, note_id: str) -> Note:
 
 
 def _clean(text: str) -> str:
-    """Return a text that every database takes."""
+    """Return a text without characters that a database refuses."""
     return utf8_text(text).replace("\0", "").strip()
 
 
@@ -234,13 +234,13 @@ def _checked(text: str, settings: NotesSettings) -> str:
 
 
 def _tags(tags: Sequence[str] | None) -> list[str]:
-    """Return tags as they are kept: on one line, in lower case, without a leading `#`."""
+    """Return normalized tags: sorted, on one line, in lower case, without a leading `#`."""
     plain = (_one_line(each).lstrip("#").strip().casefold() for each in tags or ())
     return sorted({each for each in plain if each})
 
 
 def _beginning(text: str, most: int) -> str:
-    """Return the first line of a text for a title, or more of it; whole words where it is cut."""
+    """Return the beginning of a text, cut between words; only the first line for a title."""
     if most == _LONGEST_TITLE:
         text = text.partition("\n")[0]
     text = " ".join(text.split())

@@ -1,4 +1,4 @@
-"""More of a result that was too long to be shown at once."""
+"""A tool that reads the rest of a result that was too long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leonidas_tools.tools.tool import Tool, tool
 
 _MOST_CHARACTERS = 16_000
 _CONTINUES = range(0x80, 0xC0)
-"""Continuation bytes of a UTF-8 character, three at most."""
+"""Continuation bytes of a UTF-8 character, which has at most three of them."""
 
 
 @tool(category="system", effect="read", priority="critical", polling=True, lane="results")
@@ -58,7 +58,7 @@ async def read_result(
 
 
 def _text(content: bytes, limit: int) -> tuple[str, int]:
-    """Whole characters of the beginning, and how many bytes they are."""
+    """Return whole characters from the beginning, and their number of bytes."""
     end = min(limit, len(content))
     while end < len(content) and content[end] in _CONTINUES:
         end += 1
@@ -66,7 +66,7 @@ def _text(content: bytes, limit: int) -> tuple[str, int]:
 
 
 def _lines(content: bytes, pattern: str, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the matching lines, and the offset of the first that is not shown."""
+    """Return the matching lines, and the offset of the first line not returned."""
     found: list[dict[str, Any]] = []
     wanted, at, room = pattern.lower(), 0, limit
     for line in content.splitlines(keepends=True):

@@ -16,7 +16,7 @@ Voice = Literal["Kore", "Puck", "Charon", "Fenrir", "Aoede", "Leda"]
 
 
 def _told(speech: SpeechState, setting: str, **result: Any) -> ToolResult:
-    """Return the result, with a word to the model where the change cannot be heard."""
+    """Return the result, with a message for the model if the change has no audible effect."""
     return ToolResult(result=result, message=None if speech.is_heard(setting) else say("not_heard"))
 
 

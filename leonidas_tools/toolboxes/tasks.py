@@ -1,4 +1,4 @@
-"""A list of what is to be done, which the agent writes and the user sees."""
+"""A task list that the agent writes and the user sees."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def update_task(
 
 
 def _short(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the tasks as the model reads them: it has no use for the calls."""
+    """Return the tasks for the model, without their calls."""
     return [{key: task[key] for key in ("id", "title", "status")} for task in tasks]
 
 

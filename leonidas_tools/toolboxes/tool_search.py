@@ -1,4 +1,4 @@
-"""More tools than are shown: the model looks for what it needs."""
+"""Search for tools that are not declared to the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leonidas_tools.tools.tool import tool
 
 
 class ToolSearch:
-    """Finds tools that are not shown to the model, and has them shown in the session that asks."""
+    """Finds tools that are not declared to the model, and declares them in the session."""
 
     def __init__(self, registry: ToolRegistry, can_be_called: Callable[[AnyTool], bool]) -> None:
         self._registry = registry

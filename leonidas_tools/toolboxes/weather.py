@@ -1,4 +1,4 @@
-"""The weather of today and tomorrow, by a service that speaks the format of Open-Meteo."""
+"""The weather of today and tomorrow, from a service with the API of Open-Meteo."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ _CONDITIONS: Mapping[int, str] = {
     96: "thunderstorms with light hail",
     99: "thunderstorms with heavy hail",
 }
-"""The weather codes of the WMO."""
+"""Conditions by the weather code of the WMO."""
 
 M = TypeVar("M", bound=BaseModel)
 
 
 def _address(address: str) -> str:
-    """Check the address of a service.
+    """Check the base URL of a service.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The address is not an HTTP URL.
     """
     if not address.startswith(("http://", "https://")):
         raise ValueError("is not an HTTP URL: begin it with https:// or http://")
@@ -75,14 +75,14 @@ class WeatherSettings(SettingsModel):
     """Settings of the weather.
 
     Args:
-        default_city: The city that is meant where none is named.
+        default_city: The city to use if a call names none.
         unit: The unit of temperatures, `celsius` or `fahrenheit`.
-        language: The language of the names of places, such as `en`, `pt` or `zh`.
-        address: The address of the forecasts.
-        places_address: The address of the search for places.
-        timeout: How long the service may take to answer.
-        cache: How long an answer is used again; `0` or `off` for never.
-        stale: How long beyond that it replaces one that cannot be had; `0` or `off` for never.
+        language: The language of place names, such as `en`, `pt` or `zh`.
+        address: The base URL of the forecast service.
+        places_address: The base URL of the geocoding service.
+        timeout: The timeout of a request.
+        cache: The time to cache a result; `0` or `off` for no cache.
+        stale: The additional time to use a cached result if a call fails; `0` or `off` for none.
     """
 
     default_city: Name | None = None
@@ -133,7 +133,7 @@ class _Forecast(_Answer):
 
 
 class Weather:
-    """The tool, for some settings."""
+    """The weather tool."""
 
     def __init__(self, settings: WeatherSettings) -> None:
         self._settings = settings
@@ -189,10 +189,10 @@ class Weather:
 async def _get(
     client: httpx2.AsyncClient, address: str, asked: Mapping[str, Any], kind: type[M]
 ) -> M:
-    """Ask a service; its answer is bounded, and no redirection is followed.
+    """Request JSON of bounded size from a service, without following redirects.
 
     Raises:
-        ToolError: It does not answer, or what it answers cannot be read.
+        ToolError: The service does not respond, or the response is invalid.
     """
     headers = {"accept": "application/json", "accept-encoding": "identity"}
     body = bytearray()
@@ -216,8 +216,8 @@ async def _get(
 
 
 def _check(answer: httpx2.Response) -> None:
-    """Refuse an answer that is an error, or compressed, which can grow without bound."""
-    if answer.status_code >= 500 or answer.status_code == 429:  # noqa: PLR2004 - of HTTP
+    """Refuse an error response, and a compressed one, which can grow without bound."""
+    if answer.status_code >= 500 or answer.status_code == 429:  # noqa: PLR2004 - HTTP status codes
         raise ToolError(
             say("weather_unreachable"),
             status="unavailable",
@@ -285,13 +285,13 @@ def _condition(code: int) -> str:
 
 
 def _degrees(value: float) -> str:
-    """Return a temperature as it is said."""
+    """Return a temperature in spoken form."""
     rounded = round(value)
     return f"minus {-rounded}" if rounded < 0 else str(rounded)
 
 
 def _name(text: str) -> str:
-    """Return a short text of the service without what cannot be seen."""
+    """Return a text of the service, shortened, with invisible characters made visible."""
     return visible(" ".join(text.split()))[:_LONGEST_NAME]
 
 

@@ -47,18 +47,18 @@ OWN_TOOLBOXES: Mapping[str, str | None] = {
     "weather": None,
     "web": "web",
 }
-"""The toolboxes that ship with this package and load by their short name, each with its extra."""
+"""The toolboxes of this package, which load by their short name, each with its extra."""
 _ELSEWHERE: Mapping[str, str] = {"delegate": "leonidas_tools.agent.toolbox"}
-"""Modules of those that are not in `OWN_PACKAGE`."""
+"""Modules of the toolboxes that are not in `OWN_PACKAGE`."""
 
 _IMPORTED_LATER: Mapping[str, Sequence[str]] = {"web": ("ddgs", "lxml_html_clean", "trafilatura")}
-"""What a toolbox that ships imports only when a tool is called."""
+"""Packages that a toolbox of this package imports only when a tool is called."""
 
 _MAX_REASON_CHARACTERS = 500
 
 
 def find_toolbox(name: str, folders: Sequence[Path] = ()) -> Toolbox:
-    """Return the toolbox that the settings name; its module is imported here.
+    """Import and return the toolbox that the settings name.
 
     A name is looked up in this order: the toolboxes that ship with this package, the given
     folders, the entry points of installed packages, the modules that Python can import.
@@ -99,10 +99,10 @@ money.'
 
 
 def made_tools(name: str, toolbox: Toolbox, settings: BaseModel) -> list[AnyTool]:
-    """Return the tools that a toolbox makes of valid settings.
+    """Return the tools that a toolbox creates from valid settings.
 
     Raises:
-        RegistryError: It makes none of them, or something that is not a tool.
+        RegistryError: The toolbox raises, or returns something that is not a tool.
     """
     try:
         return [as_tool(thing) for thing in toolbox.make(settings)]
@@ -114,8 +114,8 @@ def made_tools(name: str, toolbox: Toolbox, settings: BaseModel) -> list[AnyTool
 def discover(module: str | ModuleType) -> list[AnyTool]:
     """Return the tools of a module, or of a package and all its modules.
 
-    A module that has `TOOLS` offers those. Any other module offers every `Tool` made at its top
-    level, and the tools of the objects that it makes there of its own classes.
+    A module with `TOOLS` offers those. Any other module offers every `Tool` at its top level, and
+    the tools of the objects there of its own classes.
 
     Raises:
         RegistryError: The module cannot be imported.
@@ -160,12 +160,12 @@ def _undecorated(modules: Iterable[ModuleType]) -> list[str]:
             and thing.__name__ == name
             and not name.startswith("_")
         ]
-        if hasattr(module, "TOOLS"):  # which says what is offered
+        if hasattr(module, "TOOLS"):  # it lists the tools that are offered
             names = []
         plain += names
         try:
             tree = ast.parse(inspect.getsource(module))
-        except (OSError, SyntaxError):  # it has no source here
+        except (OSError, SyntaxError):  # it has no source
             continue
         for node in ast.walk(tree):
             match node:
@@ -177,7 +177,7 @@ def _undecorated(modules: Iterable[ModuleType]) -> list[str]:
 
 
 def _own(name: str) -> Toolbox:
-    """Return a toolbox of this package; say which extra to install where it needs one."""
+    """Return a toolbox of this package; if packages are missing, raise an error with the extra."""
     extra = OWN_TOOLBOXES[name]
     try:
         toolbox = _toolbox_of(_import(_ELSEWHERE.get(name, f"{OWN_PACKAGE}.{name}")))
@@ -229,7 +229,7 @@ def _of_entry_points(name: str, toolboxes: Sequence[Toolbox]) -> Toolbox:
 
 
 def _toolbox_of(module: ModuleType) -> Toolbox:
-    """Return what a module offers as `TOOLBOX`, else a toolbox of its tools."""
+    """Return the `TOOLBOX` of a module, else a toolbox of its tools."""
     offered = getattr(module, "TOOLBOX", None)
     if offered is None:
         summary = (inspect.getdoc(module) or "").partition("\n")[0]
@@ -254,8 +254,8 @@ def _import_from(folder: Path, name: str) -> ModuleType:
             f"The toolbox {name!r} in {folder} has the name of a module that is imported already: "
             f"rename the file"
         )
-    # First in the path while it is imported, so that its neighbours are found; afterwards last,
-    # for what it imports later.
+    # The folder is first in the path during the import, so that the module finds its neighbours;
+    # afterwards it is last, for later imports.
     sys.path.insert(0, home)
     try:
         importlib.invalidate_caches()
@@ -279,7 +279,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _reason(error: Exception) -> str:
-    """Say what was raised and where; no call has run yet, so no argument is in it."""
+    """Return the error and its place; no call has run yet, so it contains no argument."""
     if isinstance(error, LeonidasError):
         what = str(error)
     else:
@@ -326,7 +326,7 @@ def _tools_of(module: ModuleType) -> list[AnyTool]:
 
 
 def _methods(module: ModuleType, members: Iterable[object]) -> list[AnyTool]:
-    """Return the tools of the objects of the module's own classes; warn of a class without one."""
+    """Return the tools of objects of the module's own classes; warn of a class without one."""
     found: list[AnyTool] = []
     classes: dict[type, list[str]] = {}
     made: set[type] = set()
@@ -353,6 +353,6 @@ def _methods(module: ModuleType, members: Iterable[object]) -> list[AnyTool]:
 
 
 def _tool_attributes(kind: type) -> list[str]:
-    """Return the names of the methods that are tools; nothing of the class is run."""
+    """Return the names of the methods that are tools; run no code of the class."""
     names = {name for one in kind.__mro__ for name in vars(one)}
     return sorted(n for n in names if isinstance(inspect.getattr_static(kind, n, None), Tool))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:
-    """Return all that is known of a tool, as plain JSON."""
+    """Return a description of a tool as plain JSON."""
     metadata = tool.metadata
     return {
         "name": metadata.name,
@@ -49,10 +49,10 @@ def _words(scheduling: Scheduling | None) -> dict[str, str]:
 
 
 def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[str, Any]]:
-    """Tool definitions in OpenAI's form; `openai_names` leads back from their names.
+    """Return tool definitions in OpenAI's format; `openai_names` maps their names back.
 
-    Source: https://platform.openai.com/docs/guides/function-calling, whose names take letters,
-    digits, underscores and dashes only.
+    Source: https://platform.openai.com/docs/guides/function-calling, which allows only letters,
+    digits, underscores and dashes in names.
     """
     own_names = openai_names(registry)
     names = {own: name for name, own in own_names.items()}
@@ -70,13 +70,13 @@ def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[
 
 
 def openai_names(registry: ToolRegistry) -> dict[str, str]:
-    """Return the tools' own names, by those in the definitions for OpenAI."""
+    """Return the tools' own names by their names in the definitions for OpenAI."""
     own = {registry.declared_name(tool.name): tool.name for tool in registry}
     return {name: own[declared] for declared, name in undotted_names(own).items()}
 
 
 def find(registry: ToolRegistry, name: str) -> AnyTool | None:
-    """Return the tool of that name, be it its own or one it is declared with anywhere."""
+    """Return the tool with that own or declared name, or that name for OpenAI."""
     tool = registry.get(name) or registry.find(name)
     if tool is not None:
         return tool

@@ -75,7 +75,7 @@ class ToolBehavior(StrEnum):
 
 
 class ToolScheduling(StrEnum):
-    """The time to speak of an answer that was not waited for (`FunctionResponse.scheduling`)."""
+    """The time to speak about a response not waited for (`FunctionResponse.scheduling`)."""
 
     SILENT = "SILENT"
     WHEN_IDLE = "WHEN_IDLE"
@@ -83,7 +83,7 @@ class ToolScheduling(StrEnum):
 
 
 class OnCancel(StrEnum):
-    """The end of a running call whose answer is not wanted any more."""
+    """The treatment of a running call whose result is no longer needed."""
 
     STOP = "stop"
     FINISH = "finish"
@@ -134,7 +134,7 @@ def as_enum(kind: type[E], value: E | str | int) -> E:
 
 
 def no_such_word(kind: type[Enum], value: object) -> str:
-    """Return a message for a word that an enumeration does not have; it names those it has.
+    """Return a message about a word that an enumeration does not have; it lists the known ones.
 
     Example:
         >>> no_such_word(ToolEffect, "raed")
@@ -177,13 +177,13 @@ def is_off(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scheduling:
-    """The scheduling of answers that the model did not wait for, by kind of answer.
+    """The scheduling of responses that the model did not wait for, by kind of response.
 
     Args:
-        ok: The tool did what it was asked.
-        error: It did not.
-        late: It has ended, but the connection that asked is closed.
-        progress: It is not done yet; unless this is set, the model hears of no progress.
+        ok: The call succeeded.
+        error: The call failed.
+        late: The call has ended, but the connection it came from is closed.
+        progress: The call is not done yet; unless this is set, the model receives no progress.
 
     Example:
         >>> Scheduling.of("when_idle") == Scheduling.of(
@@ -201,10 +201,10 @@ class Scheduling:
     def of(
         cls, value: Scheduling | ToolScheduling | str | Mapping[str, ToolScheduling | str | None]
     ) -> Scheduling:
-        """Read it: one word stands for every final answer, a mapping has a word for each.
+        """Parse a value: one word applies to every final response, a mapping has one for each.
 
         Raises:
-            SchemaError: There is no such word, or no such answer.
+            SchemaError: A word or a kind of response is unknown.
         """
         if isinstance(value, Scheduling):
             return value
@@ -218,7 +218,7 @@ class Scheduling:
 
 
 FINAL_ANSWERS = ("ok", "error", "late")
-"""The answers that one word for `scheduling` speaks of."""
+"""The kinds of response that one word for `scheduling` applies to."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -226,9 +226,9 @@ class ToolOrigin:
     """The MCP server that a tool comes from.
 
     Args:
-        server: The MCP server it belongs to.
+        server: The name of the server.
         tool: Its name on the server, which may differ from its name here.
-        identity: Stands for the command or the address behind the server's name.
+        identity: A fingerprint of the server's command or address.
     """
 
     server: str
@@ -240,64 +240,64 @@ class ToolOrigin:
 class ToolMetadata:
     """The metadata of a tool: everything but its function.
 
-    As an option of `@tool`, a limit is switched off by `0` or `"off"`; only the timeout has no off.
+    As an option of `@tool`, `0` or `"off"` switches a limit off; only the timeout has no off.
 
     Args:
         name: The tool's own name, used by `execute`, the settings and policies.
-        description: What it does, for the model.
+        description: The description for the model.
         parameters: A JSON Schema of type `object`.
-        category: Which category processor runs it.
-        priority: Who goes first when not everything can run at once.
+        category: The category, whose processor runs it.
+        priority: The order of waiting calls when a limit is reached.
         effect: What a call changes.
-        timeout_seconds: How long one attempt may take; `None` leaves it to the settings.
-        deadline_seconds: How long the whole call may take, waits and retries included.
-        retry_attempts: How often it is tried again; `None` leaves it to the effect.
-        fallback_tools: Tools to try in turn, with the same arguments, when it stays down.
-        dependencies: What it needs: names of tools, `module:NAME` or `command:NAME`.
-        tags: Words to find it by.
-        lane: Which lane it shares; by default that of its module or object. With `off`, its calls
-            wait for none.
-        cache_seconds: How long a result may be used again; only where the effect is `read`.
-        stale_if_error_seconds: How long beyond that it may replace a failure.
-        polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
-        max_result_tokens: How long its result may be, in tokens, as well as they can be guessed.
-        overflow: What is kept of a longer one: the `head`, the `tail`, `both`, or all of it for
-            the model to ask more of (`spill`).
-        requires_approval: Whether a person is to be asked first; for a policy to act on.
+        timeout_seconds: The timeout of one attempt; `None` for that of the settings.
+        deadline_seconds: The timeout of the whole call, waits and retries included.
+        retry_attempts: The number of retries; `None` for the default of the effect.
+        fallback_tools: Tools to try in turn, with the same arguments, when it keeps failing.
+        dependencies: Its requirements: names of tools, `module:NAME` or `command:NAME`.
+        tags: Words by which it can be found.
+        lane: The lane that it shares; by default that of its module or object. With `off`, its
+            calls use no lane.
+        cache_seconds: How long a result may be reused; only if the effect is `read`.
+        stale_if_error_seconds: How much longer a cached result may replace a failure.
+        polling: Whether the model is expected to repeat its calls: they never count as a loop.
+        max_result_tokens: The maximum length of its result, in tokens, which are estimated.
+        overflow: The part of a longer result that is kept: the `head`, the `tail`, `both`, or all
+            of it, so that the model can read more (`spill`).
+        requires_approval: Whether a call needs the approval of a person; a policy enforces it.
         behavior: Whether the model waits for it.
-        scheduling: When the model speaks of its answers, where it did not wait; one word for all
+        scheduling: When the model speaks about its responses, if it did not wait; one word for all
             final ones, or a mapping of `ok`, `error`, `late` and `progress`.
-        on_cancel: What happens to a running call whose answer is not wanted: `stop`, `finish`
-            or `undo`; `None` leaves it to the effect.
+        on_cancel: What happens to a running call whose result is no longer needed: `stop`, `finish`
+            or `undo`; `None` for the default of the effect.
         filler_after_seconds: How long the silence of a call may last before it is filled, or
-            `median` for as long as its calls usually take; `None` never fills it.
+            `median` for the usual duration of its calls; `None` never fills it.
         filler: A sentence for the model to say then.
-        repeat_after_resume: Whether a call that the model makes again after a reconnect, with
-            another id, runs again.
-        secrets: Names of what is secret in its arguments and its result, however deep: it is
-            neither kept nor shown, and of a result not even the model is told.
+        repeat_after_resume: Whether a call that the model repeats after a reconnect, with another
+            id, runs again.
+        secrets: Names of secret values in its arguments and its result, at any depth: they are
+            neither stored nor shown, and those of a result are not sent to the model either.
         untrusted: Whether its results may come from anyone, such as the text of a web page: they
             mark the session that reads them.
-        after_untrusted: What happens to its calls in a session so marked: `ask`, `deny` or
-            `allow`; `None` leaves it to the settings.
+        after_untrusted: What happens to its calls in a marked session: `ask`, `deny` or `allow`;
+            `None` for the value of the settings.
         cpu_bound: Whether it runs in a process of its own.
         runs_on: Where it runs: `here`, as a task of a cluster (`ray`), or in a worker (`temporal`),
-            where a call has one effect although machines die.
-        resources: What such a task needs of a machine: `num_cpus`, `num_gpus`, `memory` in bytes,
-            and the resources that the cluster has by other names.
-        collect: Whether the result of a generator is the list of all that it yields, and not its
-            last value.
+            where a call has one effect even if machines fail.
+        resources: The resources of such a task: `num_cpus`, `num_gpus`, `memory` in bytes, and
+            custom resources of the cluster.
+        collect: Whether the result of a generator is the list of all its values, instead of the
+            last one.
         status: Whether it can be called.
-        version: The tool's own version, where it has one.
-        origin: The server it comes from; settings and rules reach it by what it is called there.
-        fixed: Arguments that it always runs with, whatever a call says; rules and questions are
-            about them too.
-        quarantine: Why its calls are denied although it is declared; `None` lets them run.
-        facts: Derives from the arguments of a call what rules can match besides them, such as the
-            commands in a script. Where `risks` among them is a list that is not empty, a person is
-            asked first, unless `requires_approval` or a rule says otherwise.
-        answers_questions: Whether it is a tool of the library by which the model tells what a
-            person has answered: it only waits for another call, which has limits of its own.
+        version: The tool's own version, if it has one.
+        origin: The MCP server it comes from; settings and rules can use its name there.
+        fixed: Arguments that override those of every call; rules and approval requests include
+            them.
+        quarantine: Why its calls are denied although it is declared; `None` if they are not.
+        facts: Derives from the arguments of a call further values for rules, such as the commands
+            in a script. If `risks` among them is a list that is not empty, the call needs approval,
+            unless `requires_approval` or a rule decides otherwise.
+        answers_questions: Whether it is a tool of the library with which the model reports a
+            person's answer: it only waits for another call, which has its own limits.
     """
 
     name: str
@@ -397,7 +397,7 @@ def _filler_after(value: float | str) -> float | str | None:
 
 
 def _limit_or_off(option: str, what: str, value: Any) -> float | None:
-    """Return a limit above 0, or `None` where it is switched off."""
+    """Return a limit above 0, or `None` if it is switched off."""
     if is_off(value):
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
@@ -444,10 +444,10 @@ def _secrets(value: Sequence[str]) -> tuple[str, ...]:
 
 
 def checked_resources(value: Any) -> dict[str, float]:
-    """Return what a task needs of a machine.
+    """Return the resources that a task needs.
 
     Raises:
-        SchemaError: It is not a mapping of names to amounts.
+        SchemaError: The value is not a mapping of names to amounts.
     """
     if isinstance(value, Mapping) and all(
         isinstance(name, str)
@@ -502,7 +502,7 @@ _INTERNAL = frozenset({"answers_questions", "fixed", "origin", "quarantine"})
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with their words resolved; an unknown one is an error."""
+    """Return options with their words resolved, and raise for an unknown option."""
     for unknown in options.keys() - _OPTIONS:
         known = sorted(_OPTIONS - _INTERNAL)
         raise SchemaError(f"{unknown!r} is not an option of a tool: {_choice(unknown, known)}")
@@ -513,9 +513,9 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fingerprint_of(metadata: ToolMetadata) -> str:
-    """Return what stands for the definition of a tool, to a model and to a person.
+    """Return a hash of a tool's definition, as a model and a person see it.
 
-    Another server, schema, description or effect makes another tool, also under the same name.
+    Another server, schema, description or effect gives another hash, also under the same name.
     """
     origin = metadata.origin
     whose = None if origin is None else [origin.server, origin.tool, origin.identity]
@@ -525,10 +525,10 @@ def fingerprint_of(metadata: ToolMetadata) -> str:
     return hashlib.sha256(_canonical(said).encode(errors="replace")).hexdigest()
 
 
-# Made once: `json.dumps` makes an encoder for each call.
 def hash_of(tool: str, fingerprint: str, arguments: Mapping[str, Any]) -> str:
     """Return a hash of a call: the tool's name, its definition's fingerprint, and the arguments."""
     return hashlib.sha256(_canonical([tool, fingerprint, arguments]).encode()).hexdigest()
 
 
+# Made once: `json.dumps` makes an encoder for each call.
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode

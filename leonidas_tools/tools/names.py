@@ -24,9 +24,9 @@ _SAME_OBJECT: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then",
 
 
 def legal_names(names: Iterable[str], known: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Name that Gemini takes for tools, unique, by the names they stand for.
+    """Return unique names that Gemini accepts for tools, by the original names.
 
-    A legal name does not change; of several that would become the same, the first one does.
+    A legal name does not change. If several names become the same, all but the first get a hash.
 
     Example:
         >>> legal_names(["weather.get", "wetter/heute"])
@@ -36,9 +36,9 @@ def legal_names(names: Iterable[str], known: Mapping[str, str] | None = None) ->
 
 
 def undotted_names(names: Iterable[str]) -> dict[str, str]:
-    """Name that OpenAI takes for tools, unique, by the names they stand for.
+    """Return unique names that OpenAI accepts for tools, by the original names.
 
-    It takes what Gemini does, but no dots.
+    OpenAI accepts the same names as Gemini, but no dots.
 
     Example:
         >>> undotted_names(["weather.get", "weather_get"])["weather_get"]
@@ -71,7 +71,7 @@ def _legal(
 
 
 def _cleaned(name: str, illegal: re.Pattern[str]) -> str:
-    """Return a name with what is not allowed replaced; a digest keeps apart what is cut."""
+    """Replace illegal characters in a name; a hash keeps truncated names distinct."""
     clean = illegal.sub("_", name)
     if not re.match(r"[a-zA-Z_]", clean):
         clean = f"_{clean}"
@@ -95,12 +95,12 @@ def _free(name: str, clean: str, taken: set[str]) -> str:
 def renamed_parameters(
     parameters: Mapping[str, Any],
 ) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """Return a tool's schema with parameter names that Gemini takes.
+    """Return a tool's schema with parameter names that Gemini accepts.
 
-    Gemini takes letters, digits and underscores only; in parameter names not even dots and dashes.
+    Gemini accepts letters, digits and underscores only: in parameter names no dots or dashes.
 
-    Return the schema, the same object where nothing is renamed, and the own name by each legal name
-    that differs.
+    The schema is the same object if nothing is renamed. The second value has the original name by
+    each new name.
 
     Example:
         >>> renamed_parameters({"properties": {"user-id": {}}, "required": ["user-id"]})

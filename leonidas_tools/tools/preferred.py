@@ -1,4 +1,4 @@
-"""Tools that are useful in one conversation, where not all are declared."""
+"""Tools that are useful in one conversation, if not all tools are declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools that exist, by name."""
+"""The registry of tools."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ logger = visible_logger(__name__)
 
 _MOST_PREFERRED = 200
 _MOST_WORDS = 50
-"""Limit of the words that are looked for: each is looked for in every tool."""
+"""Most words of a query: each is searched for in every tool."""
 _SEARCHED_CHARACTERS = 1000
-"""The beginning of a description in which they are looked for."""
+"""Length of the part of a description that is searched."""
 
 AnyTool: TypeAlias = Tool[..., Any]
 Listener: TypeAlias = Callable[[], None]
@@ -30,10 +30,10 @@ Expectation: TypeAlias = Callable[[str], ToolError | None]
 
 
 class ToolRegistry:
-    """Knows every tool by its own name, and by the name it is declared to the model with.
+    """Keeps every tool by its own name, and by the name declared to the model.
 
-    Gemini refuses some names; such a tool is declared under a legal one, which stays the same for
-    as long as the tool is registered.
+    Gemini refuses some names; such a tool is declared under a legal name, which stays the same
+    while the tool is registered.
 
     Args:
         tools: Tools and functions to begin with.
@@ -51,7 +51,7 @@ class ToolRegistry:
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = ()) -> None:
         self.generation = 0
-        """Grows with every change, so that what is derived from the registry can be kept."""
+        """Number that grows with every change, for caches of data derived from the registry."""
         self._tools: dict[str, AnyTool] = {}
         self._builtin: set[str] = set()
         self._declared: dict[str, str] = {}
@@ -71,7 +71,7 @@ class ToolRegistry:
         user's. Any other second registration of a name is refused.
 
         Args:
-            thing: A tool, or a function to make one of.
+            thing: A tool, or a function to create one from.
             builtin: Whether it comes with the library.
             options: Fields of `ToolMetadata` to set or change.
 
@@ -105,15 +105,15 @@ class ToolRegistry:
         return tool
 
     def replace(self, tool: AnyTool) -> AnyTool:
-        """Put a tool in the place of the one with its name, keeping the declared name."""
+        """Replace the tool of the same name; keep its declared name."""
         self._put(tool)
         return tool
 
     def unregister(self, name: str) -> AnyTool:
-        """Take a tool out.
+        """Remove a tool and return it.
 
         Raises:
-            ToolNotFoundError: There is none of that name.
+            ToolNotFoundError: There is no tool of that name.
         """
         tool = self[name]
         del self._tools[name]
@@ -124,7 +124,7 @@ class ToolRegistry:
 
     @property
     def by_name(self) -> Mapping[str, AnyTool]:
-        """Return the tools by their own names, as they change."""
+        """Return a live view of the tools by their own names."""
         return MappingProxyType(self._tools)
 
     def get(self, name: str) -> AnyTool | None:
@@ -132,7 +132,7 @@ class ToolRegistry:
         return self._tools.get(name)
 
     def find(self, called_as: str) -> AnyTool | None:
-        """Return the tool a model means: by its declared name, else by its own."""
+        """Return the tool that a model calls: by its declared name, else by its own."""
         return self._tools.get(self._own.get(called_as, called_as))
 
     def __getitem__(self, name: str) -> AnyTool:
@@ -151,7 +151,7 @@ class ToolRegistry:
         return len(self._tools)
 
     def declared_name(self, name: str) -> str:
-        """Return the name under which a model knows the tool, also just after its removal."""
+        """Return the declared name of a tool; without such a tool, its name in legal form."""
         return self._declared.get(name) or legal_names([name])[name]
 
     def by_category(self, category: ToolCategory | str) -> list[AnyTool]:
@@ -166,7 +166,7 @@ class ToolRegistry:
         return found
 
     def by_status(self, status: ToolStatus | str) -> list[AnyTool]:
-        """Return the tools with one status of their own (settings may say otherwise)."""
+        """Return the tools with one status in their metadata; the settings may override it."""
         wanted = as_enum(ToolStatus, status)
         return [tool for tool in self if tool.metadata.status is wanted]
 
@@ -174,16 +174,16 @@ class ToolRegistry:
         """Change whether a tool can be called.
 
         Raises:
-            ToolNotFoundError: There is none of that name.
+            ToolNotFoundError: There is no tool of that name.
         """
         return self.replace(self[name].with_options(status=as_enum(ToolStatus, status)))
 
     def search(self, query: str, *, limit: int = 10) -> list[AnyTool]:
-        """Return the tools that fit some words best, by name, tags and description.
+        """Return the tools that best match some words, by name, tags and description.
 
         Args:
             query: Words, of which the first 50 different ones count.
-            limit: How many at most.
+            limit: The maximum number of tools.
         """
         found = re.findall(r"\w+", query.lower())
         words = list(itertools.islice(dict.fromkeys(found), _MOST_WORDS))
@@ -192,10 +192,10 @@ class ToolRegistry:
         return [tool for _, tool in scored[:limit]]
 
     def prefer(self, names: Iterable[str]) -> None:
-        """Note which tools are of use now, for where not all are shown to the model.
+        """Record which tools are useful now, if not all are declared to the model.
 
         Args:
-            names: Their own names, the most useful first; those preferred before come after them.
+            names: Their own names, the most useful first; earlier preferences come after them.
         """
         order = dict.fromkeys([*names, *self._preferred])
         kept = dict.fromkeys(itertools.islice(order, _MOST_PREFERRED))
@@ -205,7 +205,7 @@ class ToolRegistry:
 
     @property
     def preferred(self) -> list[str]:
-        """Return the tools that were said to be of use, the most useful first."""
+        """Return the names of the preferred tools, the most useful first."""
         return list(self._preferred)
 
     def is_builtin(self, name: str) -> bool:
@@ -217,15 +217,15 @@ class ToolRegistry:
         return closest(name, self._own, limit=limit)
 
     def expect(self, source: Expectation) -> None:
-        """Ask a source of tools whether it may still bring a tool that is not registered.
+        """Add a source of tools that may not be registered yet.
 
         Args:
-            source: Returns, for a name, why its tool is not there yet; `None` if it brings none.
+            source: Returns, for a name, why its tool is not registered yet; `None` if it has none.
         """
         self._expected.append(source)
 
     def not_yet(self, name: str) -> ToolError | None:
-        """Return why a tool is not there yet; `None` if none of that name is expected."""
+        """Return why a tool is not registered yet; `None` if no source has the tool."""
         found = (why for source in self._expected if (why := source(name)) is not None)
         return next(found, None)
 
@@ -233,7 +233,7 @@ class ToolRegistry:
         """Call `listener` after every change; return a function that unsubscribes.
 
         Args:
-            listener: Called in the thread that makes the change. What it raises is logged.
+            listener: Called in the thread that makes the change. Its exceptions are logged.
         """
         return self._listeners.subscribe(listener)
 
@@ -262,7 +262,7 @@ class ToolRegistry:
 
 
 def _relevance(tool: AnyTool, words: list[str]) -> float:
-    """Return how well a tool fits some words; 0 for not at all."""
+    """Return how well a tool matches some words; 0 for no match."""
     metadata = tool.metadata
     name, tags = metadata.name.lower(), " ".join(metadata.tags).lower()
     description = metadata.description[:_SEARCHED_CHARACTERS].lower()

@@ -22,10 +22,10 @@ _NAME, _TAG, _DESCRIPTION = 3.0, 2.0, 1.0
 
 
 class Relevance:
-    """Knows the words of tools, to find those that fit what was said.
+    """Indexes the words of tools, to find the tools that match a text.
 
-    A word that a quarter of the tools have says nothing; a rare one says most. Words match if they
-    are the same, or differ in a short ending only.
+    Words of more than a quarter of the tools are ignored; rare words count most. Words match if
+    they are the same, or differ in a short ending only.
 
     `texts` has the name, the tags and the description of each tool.
 
@@ -50,7 +50,7 @@ class Relevance:
                     of_word[name] = weight * rarity
 
     def best(self, said: str) -> list[str]:
-        """Return the tools that fit a text, the best first; those that do not fit are left out."""
+        """Return the tools that match a text, the best first; leave out those that do not."""
         scores: Counter[str] = Counter()
         for word in _words(said)[-_MOST_WORDS:]:
             matched: dict[str, float] = {}
@@ -72,7 +72,7 @@ def _weighed(name: str, tags: str, description: str) -> dict[str, float]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words that may say something, in lower case, each once."""
+    """Return the words of at least three letters, in lower case, each once."""
     words = _WORD.findall(text.casefold())
     return list(dict.fromkeys(word for word in words if len(word) >= _SHORTEST))
 

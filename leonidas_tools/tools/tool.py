@@ -1,4 +1,4 @@
-"""`Tool`: metadata and a function. `@tool` makes one of a signature and a docstring."""
+"""`Tool`: metadata and a function. `@tool` creates one from a signature and a docstring."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ R = TypeVar("R")
 
 
 def _check_cpu_bound(name: str, function: Callable[..., Any], signature: Signature) -> None:
-    """Refuse what cannot run in another process."""
+    """Raise `SchemaError` if the function cannot run in another process."""
     from leonidas_tools.workers.processes import why_not_portable  # only such tools need it
 
     if signature.context_parameter:
@@ -86,7 +86,7 @@ def _check_cpu_bound(name: str, function: Callable[..., Any], signature: Signatu
 def kind_of(function: Callable[..., Any]) -> str:
     """Return `async`, `async generator`, `generator` or `sync`.
 
-    It looks through partials and callable objects.
+    Look through partials and callable objects.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -100,16 +100,16 @@ def kind_of(function: Callable[..., Any]) -> str:
 
 
 class Tool(Generic[P, R]):
-    """Metadata and a function; still callable as the function it was made of.
+    """A function with metadata; callable as the function it was created from.
 
     The signature is read when first needed, so that a decorated method can be bound first.
 
     Args:
-        function: What runs: async or sync, a generator of either kind, a bound method, a callable
-            object or a `functools.partial`. The last value that a generator yields is its result,
+        function: The function: async or sync, a generator of either kind, a bound method, a
+            callable object or a `functools.partial`. The last value of a generator is its result,
             and those before it are progress; with `collect=True` the result is the list of all.
-        signature: How to call it; read from the function when left out.
-        undo: Called with the same arguments when a call was cancelled half-way.
+        signature: How to call it; by default read from the function.
+        undo: Called with the same arguments when a call was cancelled midway.
         options: The fields of `ToolMetadata` except `parameters`.
     """
 
@@ -136,17 +136,17 @@ class Tool(Generic[P, R]):
         description: str = "",
         **options: Any,
     ) -> Tool[..., R]:
-        """Make a tool of a JSON Schema and a function that takes the arguments by keyword.
+        """Create a tool from a JSON Schema and a function that receives the arguments by keyword.
 
         Args:
             name: The tool's name.
             parameters: A JSON Schema of type `object`, of any draft.
-            function: What runs; a parameter annotated `ToolContext` is injected here too.
-            description: What it does, for the model.
+            function: The function; a parameter annotated `ToolContext` receives it here too.
+            description: The description for the model.
             options: The fields of `ToolMetadata`, and `undo`.
 
         Raises:
-            SchemaError: The schema is not one, or refers to what is not there.
+            SchemaError: The schema is not valid, or has an unknown reference.
 
         Example:
             >>> add = Tool.from_json_schema(
@@ -164,12 +164,12 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """Return the signature of the function; raise `SchemaError` if it cannot be read."""
+        """Return the signature of the function, and raise `SchemaError` if it cannot be read."""
         return self._signature or read_signature(self.function)
 
     @functools.cached_property
     def metadata(self) -> ToolMetadata:
-        """Return all that is known of the tool but its function."""
+        """Return the metadata of the tool, from its signature and options."""
         signature = self.signature
         options: dict[str, Any] = {
             "name": signature.name,
@@ -197,7 +197,7 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def redaction(self) -> Redaction:
-        """Take out of what its calls say what is declared to be secret, and what looks so."""
+        """Return the redaction of its calls: of declared secrets, and of texts that look secret."""
         return Redaction.of_schema(self.metadata.parameters).naming(self.metadata.secrets)
 
     @functools.cached_property
@@ -207,16 +207,16 @@ class Tool(Generic[P, R]):
 
     @property
     def declares_effect(self) -> bool:
-        """Return whether its effect was declared; else it counts as `once`."""
+        """Return whether its effect was declared; otherwise it counts as `once`."""
         return self._options.get("effect") is not None
 
     @functools.cached_property
     def origin(self) -> ToolOrigin | None:
-        """Return the server it comes from, where it comes from one."""
+        """Return the MCP server it comes from, if any."""
         return self.metadata.origin
 
     def states(self, option: str) -> bool:
-        """Return whether the option was given when the tool was made, and is not a default."""
+        """Return whether the option was set when the tool was created, rather than a default."""
         return self._options.get(option) is not None
 
     def with_options(self, **options: Any) -> Tool[P, R]:
@@ -242,7 +242,7 @@ class Tool(Generic[P, R]):
         return html_table([self.shown()])
 
     def shown(self) -> dict[str, Any]:
-        """Return what a person wants to see of the tool first, as a row of a table."""
+        """Return a summary of the tool for a person, as a row of a table."""
         parameters = self.metadata.parameters
         required = parameters.get("required", ())
         names = [f"{name}{'' if name in required else '?'}" for name in parameters["properties"]]
@@ -258,7 +258,7 @@ class Tool(Generic[P, R]):
 
 
 def as_tool(thing: Tool[..., Any] | Callable[..., Any], **options: Any) -> Tool[..., Any]:
-    """Return a tool: the given one, or one made of a function.
+    """Return a tool: the given one, or one created from a function.
 
     Raises:
         SchemaError: The thing is neither.
@@ -274,7 +274,7 @@ def as_tools(things: Iterable[Tool[..., Any] | Callable[..., Any]]) -> list[Tool
     """Return the tools of a list of tools and functions.
 
     Raises:
-        TypeError: It is not such a list; the message says what to give.
+        TypeError: `things` is not such a list; the message says what to pass.
         SchemaError: A function cannot become a tool.
 
     Example:
@@ -293,7 +293,7 @@ def as_tools(things: Iterable[Tool[..., Any] | Callable[..., Any]]) -> list[Tool
 
 
 def _one(thing: object) -> Any:
-    """Refuse what is neither a tool nor a function, such as an object whose methods are tools."""
+    """Return a tool or a function, and raise for others, such as an object with tool methods."""
     if isinstance(thing, Tool):
         return thing
     methods = [name for name, each in inspect.getmembers_static(thing) if isinstance(each, Tool)]
@@ -354,16 +354,16 @@ def tool(
     undo: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function: its signature and docstring become the schema.
+    """Create a tool from a function: its signature and docstring become the schema.
 
     Args:
         function: The function; without it, `tool` returns a decorator.
         options: The fields of `ToolMetadata` except `parameters`, and `undo`. Enumerations also
-            take their names as strings in any case. `0` and `"off"` switch a limit off; only the
+            accept their names as strings in any case. `0` and `"off"` switch a limit off; only the
             timeout cannot be switched off.
 
     Raises:
-        SchemaError: An option is unknown, or has a value that makes no sense.
+        SchemaError: An option is unknown, or has an invalid value.
 
     Example:
         >>> @tool(effect="read", timeout_seconds=5, tags=["weather"])

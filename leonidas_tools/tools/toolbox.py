@@ -1,4 +1,4 @@
-"""`Toolbox`: tools that are made of settings."""
+"""`Toolbox`: tools that are created from settings."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.tool import Tool
 
 Access: TypeAlias = Literal["files", "network", "programs", "store"]
-"""Resources a tool may reach outside of this process."""
+"""Resources outside of this process that a tool may use."""
 
 
 class ToolboxHost(Protocol):
-    """Services for the work that runs beside the calls of a toolbox."""
+    """Services for the background work of a toolbox."""
 
     @property
     def notices(self) -> Notices:
-        """Return the conversations that can be told something."""
+        """Return the conversations that can receive notices."""
 
     @property
     def reminders(self) -> ReminderTable | None:
-        """Return the reminders of all users; `None` where there is no store."""
+        """Return the reminders of all users; `None` if there is no store."""
 
 
 class NoSettings(BaseModel):
@@ -40,17 +40,17 @@ class NoSettings(BaseModel):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Toolbox:
-    """Tools that are made of settings; a module offers it as `TOOLBOX`.
+    """Tools that are created from settings; a module exports it as `TOOLBOX`.
 
     Args:
-        summary: What its tools are for, in one sentence.
-        make: Makes the tools of valid settings. It is called when the settings are read, again
+        summary: The purpose of its tools, in one sentence.
+        make: Creates the tools from valid settings. It is called when the settings are read, again
             when they change, and by commands that only list tools: it opens and starts nothing.
-        settings: The model of its settings, a subclass of `pydantic.BaseModel`. A key that it does
-            not have is refused.
-        serve: What runs beside the calls while a runtime is open, made of the same settings. It is
-            cancelled when the runtime closes, or the settings change.
-        access: What the tools may reach: `files`, `network`, `programs`, `store`.
+        settings: The model of its settings, a subclass of `pydantic.BaseModel`. Unknown keys are
+            refused.
+        serve: Background work while a runtime is open, with the same settings. It is cancelled
+            when the runtime closes, or the settings change.
+        access: What the tools may use: `files`, `network`, `programs`, `store`.
 
     Raises:
         SchemaError: `settings` is not such a model.

@@ -1,1 +1,1 @@
-"""Threads and processes that run functions beside the event loop."""
+"""Threads and processes that run functions outside the event loop."""

@@ -54,7 +54,7 @@ class CarriedError(Exception):
 
 
 async def in_own_thread(function: Callable[..., T], /, *args: Any) -> T:
-    """Run a function in a new daemon thread; cancelling this does not stop the function."""
+    """Run a function in a new daemon thread, which runs on if this is cancelled."""
     job = Job(functools.partial(function, *args), asyncio.get_running_loop())
     threading.Thread(target=job.run, name="leonidas-process", daemon=True).start()
     try:

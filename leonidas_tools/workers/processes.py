@@ -1,8 +1,8 @@
 """Worker processes for `cpu_bound` tools: each runs one call at a time and can be killed.
 
-A process starts with our own entry point, so the main script is not run again there unless a tool
-is defined in it. Requests are pickled here. Answers come back as JSON, so that this process never
-unpickles what a tool has created.
+A process starts with its own entry point, not with the main script, unless that script defines a
+tool. Requests are pickled here. Responses are JSON, so this process never unpickles data that a
+tool has created.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 # The path is set before any import, because `-c` puts the working directory first.
 def entry(module: str, function: str) -> str:
-    """Return the source of a program that calls a function, with its arguments as its path."""
+    """Return the source of a program that sets `sys.path` to its arguments and calls a function."""
     return f"import sys; sys.path[:] = sys.argv[1:]; from {module} import {function}; {function}()"
 
 
@@ -54,7 +54,7 @@ _SPARE_BYTES = 4 * 1024 * 1024
 HEADER = struct.Struct(">I")
 
 leased: ContextVar[Lease] = ContextVar("leonidas_tools_lease")
-"""The process that is reserved for the attempt in this task."""
+"""The process reserved for the attempt in this task."""
 
 
 class ProcessDiedError(Exception):
@@ -62,7 +62,7 @@ class ProcessDiedError(Exception):
 
 
 class _NoAnswerError(ProcessDiedError):
-    """Raised when it ends without an answer to a request, so that the call has not begun."""
+    """Raised when a process ends without an answer to a request, so the call has not begun."""
 
 
 # --- finding a function in another process ---------------------------------------------------
@@ -78,7 +78,7 @@ class Target(NamedTuple):
 
 
 def why_not_portable(function: Callable[..., Any]) -> str | None:
-    """Return why another process cannot find a function and what to do; `None` if it may."""
+    """Return why another process cannot find a function, and the remedy; `None` if it may."""
     while isinstance(function, functools.partial):
         function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)
@@ -158,7 +158,7 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self.is_spent = False
-        """True once it was told to end."""
+        """True once `kill` was called."""
         self._process: subprocess.Popen[bytes] | None = None
         self._state_lock = threading.Lock()
         self._step_lock = threading.Lock()
@@ -167,7 +167,7 @@ class WorkerProcess:
 
     @property
     def is_over(self) -> bool:
-        """Return whether it was told to end or has ended."""
+        """Return whether `kill` was called or the process has ended."""
         return self.is_spent or (self._process is not None and _has_ended(self._process))
 
     def has_loaded(self, target: Target) -> bool:
@@ -180,11 +180,11 @@ class WorkerProcess:
             await self._in_thread(self._load, target)
 
     async def call(self, target: Target, *what: Any) -> ToolResult:
-        """Call a loaded function; cancelling kills the process."""
+        """Call a loaded function; kill the process on cancellation."""
         return await self._in_thread(self._call, target, *what)
 
     def prepare(self, targets: Iterable[Target]) -> None:
-        """Start the process in the background; errors appear when a call needs the function."""
+        """Start the process and load functions in the background; a later call reports errors."""
 
         def run() -> None:
             for target in targets:
@@ -243,12 +243,12 @@ class WorkerProcess:
             self._loaded.add(target)
 
     def _start(self) -> None:
-        process = subprocess.Popen(  # noqa: S603 - this interpreter, with an entry of ours
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, with our own entry point
             [sys.executable, "-c", _ENTRY, *map(str, sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            start_new_session=os.name == "posix",  # so that Ctrl-C is for us to handle
+            start_new_session=os.name == "posix",  # so that Ctrl-C signals only this process
         )
         weakref.finalize(self, _end, process)  # also when the program ends
         with self._state_lock:
@@ -332,7 +332,7 @@ class WorkerProcess:
         return bytes(read)
 
     def _wait_readable(self, pipe: int) -> bool:
-        """Wait for data or the end of the process: a child of it may keep the pipe open."""
+        """Wait for data or the end of the process, whose children may keep the pipe open."""
         if not hasattr(select, "poll"):
             return True
         poll = select.poll()
@@ -344,7 +344,7 @@ class WorkerProcess:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a process has ended, without reaping it: its id names a group to kill."""
+    """Return whether a process has ended, without reaping it: its id names the group to kill."""
     if process.returncode is not None or os.name != "posix":
         return process.poll() is not None
     try:
@@ -355,7 +355,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def signal_end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and its group, which holds the processes that it has started."""
+    """Kill a process and its process group, which contains its children."""
     if process.returncode is not None:
         return
     with contextlib.suppress(OSError):
@@ -393,7 +393,7 @@ def result_of(fields: dict[str, Any]) -> ToolResult:
 
 
 def error_of(failure: dict[str, Any], *, place: str = "in a worker process") -> BaseException:
-    """Rebuild what a tool raised from the exception's name and its builtin base classes."""
+    """Rebuild the exception of a tool from its name and its builtin base classes."""
     says = failure.get("says")
     if says is not None:
         kind = RetryableError if failure.get("safe") is True else ToolError
@@ -433,9 +433,9 @@ class Lease:
     target: Target
 
     async def call(self, args: Any, kwargs: Any, *, tool: str, room: int) -> ToolResult:
-        """Call the function; cancelling kills the process.
+        """Call the function; kill the process on cancellation.
 
-        `room` bounds the JSON of the result.
+        `room` is the size limit of the result's JSON in bytes.
         """
         return await self.process.call(self.target, args, kwargs, tool, room)
 
@@ -447,7 +447,7 @@ class Processes:
     """A pool of worker processes, each reserved for one attempt at a time.
 
     Args:
-        most: How many attempts may have a process at once; by default the number of cores.
+        most: Most attempts that have a process at once; by default the number of cores.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -491,7 +491,7 @@ class Processes:
             self._leave(process)
 
     async def close(self) -> None:
-        """End all processes; a later call starts new ones."""
+        """Kill all processes; a later call starts new ones."""
         ending = tuple(self._all)
         self._all.clear()
         self._idle.clear()

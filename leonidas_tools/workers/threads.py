@@ -1,8 +1,8 @@
 """Threads and processes for tools that are not coroutines.
 
-`asyncio.to_thread` shares one small pool with everybody and the interpreter waits for its threads
-at exit, so that one tool that hangs would stop the others, and the program from ending. These
-threads are daemons, and one that is stuck in an abandoned call is replaced.
+All users of `asyncio.to_thread` share one small pool, and the interpreter waits for its threads at
+exit. A tool that hangs would block other tools, and the exit of the program. The threads here are
+daemons, and a thread that is stuck in an abandoned call is replaced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPARE = 4
 class Workers:
     """A bounded pool of threads, and one of processes.
 
-    By default there is a process a core.
+    By default, the number of processes is the number of cores.
     """
 
     def __init__(self, *, threads: int = 40, processes: int | None = None) -> None:
@@ -50,8 +50,8 @@ class Workers:
     async def in_thread(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Run a function in a thread, with the caller's context variables.
 
-        Cancelling stops the waiting; the thread itself cannot be stopped. What the function raises
-        is raised here too, also a `SystemExit`.
+        Cancellation stops the wait, but not the thread. An exception of the function, even
+        `SystemExit`, is raised here.
         """
         loop = asyncio.get_running_loop()
         run = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
@@ -88,12 +88,12 @@ class Workers:
             elif not job.done:
                 job.abandoned = True
                 self._abandoned += 1
-            replace = self._one_more()  # for those who wait for the thread that is stuck
+            replace = self._one_more()  # for the queued jobs, which the stuck thread cannot run
         if replace:
             self._start_thread()
 
     def _one_more(self) -> bool:
-        """Return whether another thread has work and room; if so it counts from now on."""
+        """Return whether to start another thread; if so, count it as alive."""
         room = self.threads + min(self._abandoned, self.threads * _SPARE)
         if self._idle >= len(self._jobs) or self._alive >= room:
             return False
@@ -120,5 +120,5 @@ class Workers:
             self._idle -= 1
             if self._jobs:
                 return self._jobs.popleft()
-            self._alive -= 1  # under the same lock: else a new job counts on this thread
+            self._alive -= 1  # under the same lock, or a new job would rely on this thread
             return None

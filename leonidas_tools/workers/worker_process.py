@@ -1,8 +1,8 @@
 """The program of a worker process: run one call of a `cpu_bound` tool after another.
 
-The parent sends pickles that it created itself. The worker answers in JSON, so that the parent
-never unpickles what a tool returns or raises. The parent's script is not run again in the worker,
-unless a tool is defined in it.
+The parent sends pickles that it created itself. The worker responds in JSON, so the parent never
+unpickles a result or an exception of a tool. The parent's script does not run again in the worker,
+unless it defines a tool.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HEADER = struct.Struct(">I")
 
 
 def serve() -> None:
-    """Serve requests until the parent closes its pipe; the death of the parent ends a call too."""
+    """Serve requests until the parent closes its pipe or dies, which also ends a running call."""
     channel = Channel()
     process_id = os.getpid()
     functions: dict[Any, Callable[..., Any]] = {}
@@ -89,7 +89,7 @@ class Channel:
             unsent = unsent[os.write(self._outbox, unsent) :]
 
     def _read(self) -> None:
-        """Read in a thread, so that the death of the parent is noticed while a tool computes."""
+        """Read in a thread, to detect the death of the parent while a tool runs."""
         with open(self._inbox, "rb") as inbox:  # noqa: PTH123 - a descriptor, not a path
             while header := inbox.read(_HEADER.size):
                 self._requests.put(pickle.loads(inbox.read(*_HEADER.unpack(header))))  # noqa: S301 - from the parent
@@ -138,7 +138,7 @@ def found(pickled: bytes | None, module: str, name: str, is_tool: bool) -> Any:
 def _called(
     function: Callable[..., Any], begin: Callable[[], None], pickled: bytes, tool: str, room: int
 ) -> list[Any]:
-    """Call a function; `begin` tells the parent that the call may take effect from now on."""
+    """Call `begin`, which reports the start of the call to the parent, and then the function."""
     try:
         args, kwargs = pickle.loads(pickled)  # noqa: S301 - from the parent
     except BaseException as error:  # noqa: BLE001 - the edge: types of the tool may do anything
@@ -153,7 +153,7 @@ def _called(
 
 
 def fields_of(value: Any, room: int, tool: str) -> dict[str, Any]:
-    """Return a tool's result as plain JSON; the parent truncates it."""
+    """Return the fields of a tool's result as JSON, with the value truncated to `room` bytes."""
     own = value if isinstance(value, ToolResult) else ToolResult(result=value)
     try:
         body, _ = plain(own.result, room)
@@ -207,7 +207,7 @@ def _is_unchanged(before: Any) -> bool:
 
 
 def _state() -> Any:
-    """Return the process state that one call could change to the harm of the next."""
+    """Return the process state that a call could change and that a later call relies on."""
     return (
         sys.getrecursionlimit(),
         sys.gettrace(),

@@ -113,6 +113,12 @@ def test_the_commands_of_a_page_are_understood(page):
             command.make_context("leonidas", rest)
 
 
+def test_the_page_on_the_command_line_lists_every_command():
+    page = (ROOT / "docs" / "guides" / "command-line.md").read_text()
+    listed = re.findall(r"^leonidas (\w+)", page, re.M)
+    assert get_command(program()).commands.keys() <= set(listed)
+
+
 def explained_calls(page):
     """Return the commands on a page that say which rule decides about a call."""
     commands = typed_commands(page)

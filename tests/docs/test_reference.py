@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from leonidas_tools.tools.metadata import _INTERNAL, _OPTIONS
+from tests.docs.api_tables import options_of_tool, with_api, without_api
 from tests.docs.settings_tables import FOLDER, with_tables, without_tables
 
 PAGES = sorted(FOLDER.glob("*.md"))
@@ -20,6 +22,18 @@ def test_the_settings_of_a_page_are_those_there_are(page):
     """Else: `python -m tests.docs.settings_tables` writes them anew."""
     text = page.read_text()
     assert text == with_tables(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_api_on_a_page_is_that_of_the_code(page):
+    """Else: `python -m tests.docs.api_tables` writes it anew."""
+    text = page.read_text()
+    assert text == with_api(text)
+
+
+def test_the_reference_has_every_option_of_a_tool():
+    _, _, *rows = options_of_tool()
+    assert {row.split("`")[1] for row in rows} == _OPTIONS - _INTERNAL
 
 
 def test_every_policy_has_its_page():
@@ -42,7 +56,8 @@ def test_a_page_says_what_it_does_costs_and_leaves_in_short_paragraphs(page):
     assert about.endswith(".")
     assert any(line.startswith("**Costs:** ") for line in rest)
     assert any(line.startswith("**Does not** ") for line in rest)
-    prose = re.sub(r"```.*?```", "", without_tables(page.read_text()), flags=re.DOTALL)
+    by_hand = without_api(without_tables(page.read_text()))
+    prose = re.sub(r"```.*?```", "", by_hand, flags=re.DOTALL)
     assert [line for line in prose.splitlines() if len(line.split()) > _MOST_WORDS] == []
 
 

@@ -70,6 +70,28 @@ async def test_calls_are_answered_while_the_own_loop_receives():
     assert received[-1].server_content.turn_complete
 
 
+async def test_calls_are_answered_until_the_program_ends_the_session_after_a_shutdown():
+    tools = AdvancedToolProcessor(tools=[add])
+    steps = [
+        WaitForInput("text"),
+        Call.one("shutdown_system", {"reason": "The user says goodbye."}),
+        WaitForAnswers(),
+        Say("Goodbye!", audio_seconds=0),
+        TurnComplete(),
+        WaitForInput("text"),
+        Call.one("add", {"a": 1, "b": 2}),
+        WaitForAnswers(),
+        TurnComplete(),
+    ]
+    async with played(steps) as gemini, connected(gemini, tools) as session:
+        async with tools.attach(session, model=MODEL):
+            for text in ("Goodbye", "One more thing: one and two"):
+                await session.send_realtime_input(text=text)
+                async for _ in session.receive():
+                    pass
+        assert [call.answers[-1].response["status"] for call in gemini.calls] == ["ok", "ok"]
+
+
 @pytest.mark.parametrize("typed", ["realtime", "content"])
 async def test_a_call_that_requires_approval_runs_after_the_user_has_typed_yes(typed):
     sent = []

@@ -7,6 +7,7 @@ import pytest
 from mcp_types import methods
 
 from leonidas_tools.errors import ToolError
+from leonidas_tools.mcp.listing import definitions
 from leonidas_tools.mcp.server import MCPServer
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.asked import call
@@ -65,6 +66,15 @@ async def test_a_tool_that_is_described_wrongly_keeps_no_other_away(listed, capl
     assert left_out["why"].startswith(f"the server describes it wrongly: {why}")
     (warning,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert warning == f"MCP server 'lab': the tool 'bad' is left out: {left_out['why']}"
+
+
+async def test_a_listing_that_takes_long_to_read_leaves_out_the_rest(listed, monkeypatch):
+    monkeypatch.setattr(definitions, "_MOST_SECONDS", 0.0)
+    server = await listed(GOOD, {**GOOD, "name": "late"})
+    assert list(server.tools) == ["good"]
+    (left_out,) = server.mcp.status()["left_out"]
+    assert left_out["tool"] == "late"
+    assert left_out["why"].startswith("reading the tools before it took ")
 
 
 @pytest.mark.parametrize("nameless", [7, {"inputSchema": {"type": "object"}}, {**GOOD, "name": 7}])

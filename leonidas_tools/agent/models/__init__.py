@@ -1,4 +1,4 @@
-"""Language models behind one small interface: messages and tools in, text and calls out."""
+"""Language models with one small interface: messages and tools in, text and calls out."""
 
 from leonidas_tools.agent.models.attempts import AnswerLimits
 from leonidas_tools.agent.models.gemini_model import GeminiModel

@@ -1,4 +1,4 @@
-"""Bound an answer of a server: its time, its attempts, and what its errors may say."""
+"""Limit the time and attempts of a server's answer, and mask secrets in its errors."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _LONGEST_MESSAGE = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerLimits:
-    """Limits of an answer: its time, and the number of requests for it.
+    """The timeout of an answer, and the number of its retries.
 
     Args:
-        timeout_seconds: For the whole answer, from the question to its last word, with all
-            attempts and the waits between them.
-        retries: How often a failed attempt is repeated, where that can help.
-        backoff_seconds: The wait before the first repetition; it doubles with each.
+        timeout_seconds: The timeout of the whole answer in seconds, including all attempts and
+            the waits between them.
+        retries: The maximum number of retries after a retryable error.
+        backoff_seconds: The wait before the first retry in seconds; it doubles with each retry.
 
     Raises:
         ValueError: A value is out of range.
@@ -62,8 +62,8 @@ class AnswerLimits:
 class ServedModel(ABC):
     """A model behind a server.
 
-    `async with` closes its connections at the end; without it they are closed by `aclose`, or with
-    the process.
+    `async with` closes the connections at the end. Without it, `aclose` or the end of the process
+    closes them.
     """
 
     def __init__(self, name: str, limits: AnswerLimits, secrets: KnownSecrets) -> None:
@@ -80,7 +80,7 @@ class ServedModel(ABC):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections; the next answer opens new ones."""
+        """Close the connections; the next request opens new ones."""
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
             await self._close(client)
@@ -91,12 +91,12 @@ class ServedModel(ABC):
         tools: Sequence[Declared] = (),
         parameters: ModelParameters = DEFAULT_PARAMETERS,
     ) -> AsyncGenerator[Chunk]:
-        """Yield an answer piece by piece, as `Model.stream` says."""
+        """Yield an answer in chunks, like `Model.stream`."""
         attempt = partial(self._attempt, messages, tools, parameters)
         return bounded(attempt, self.limits, self._secrets)
 
     def _connected(self) -> Any:
-        """Return a client of this event loop: the connections of another cannot be used."""
+        """Return a client for this event loop, which cannot use connections of another loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             self._loop = loop
@@ -107,7 +107,7 @@ class ServedModel(ABC):
     def _attempt(
         self, messages: Sequence[Message], tools: Sequence[Declared], parameters: ModelParameters
     ) -> AsyncGenerator[Chunk]:
-        """Ask the server once."""
+        """Send one request to the server, and yield the chunks of its answer."""
 
     @abstractmethod
     def _open(self) -> Any:
@@ -121,12 +121,12 @@ class ServedModel(ABC):
 async def bounded(
     attempt: Callable[[], AsyncGenerator[Chunk]], limits: AnswerLimits, secrets: KnownSecrets
 ) -> AsyncGenerator[Chunk]:
-    """Yield the pieces of an answer within the limits; a new attempt opens with `Restart`.
+    """Yield the chunks of an answer within the limits; yield `Restart` before each retry.
 
     Args:
-        attempt: Asks the server once; it raises `ModelError`.
-        limits: The limits. Time that the reader takes is not counted.
-        secrets: What no error may say.
+        attempt: Sends one request to the server; it raises `ModelError`.
+        limits: The limits. The time of the consumer is not counted.
+        secrets: The secrets to mask in errors.
     """
     clock = _Clock(limits.timeout_seconds)
     for number in range(limits.retries + 1):
@@ -147,17 +147,17 @@ async def bounded(
 
 
 class _Clock:
-    """The time that is left for the server."""
+    """The remaining time for the server."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds_left = seconds
         self._timeout_seconds = seconds
 
     async def next(self, chunks: AsyncGenerator[Chunk]) -> Chunk | None:
-        """Return the next piece, or `None` at the end.
+        """Return the next chunk, or `None` at the end.
 
         Raises:
-            ModelError: The time is up.
+            ModelError: The answer has timed out.
         """
         begun = time.monotonic()
         try:
@@ -174,7 +174,7 @@ class _Clock:
 
 
 def _told(error: ModelError, secrets: KnownSecrets) -> ModelError:
-    """Return the error without secrets and without its cause, which may contain some."""
+    """Return the error with secrets masked, and without its cause, which may have secrets."""
     text = secrets.text(str(error))
     cut = shortened(text, _LONGEST_MESSAGE)
     return ModelError(
@@ -187,4 +187,4 @@ def _told(error: ModelError, secrets: KnownSecrets) -> ModelError:
 
 def _backoff(limits: AnswerLimits, number: int) -> float:
     seconds = min(limits.backoff_seconds * 2.0**number, _LONGEST_BACKOFF_SECONDS)
-    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - spreads clients, hides nothing
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, not cryptography

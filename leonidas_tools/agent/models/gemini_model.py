@@ -1,4 +1,4 @@
-"""Gemini as a text model, by google-genai."""
+"""Gemini as a text model, with google-genai."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ class GeminiModel(ServedModel):
 
     Args:
         model: The name of the model.
-        api_key: The key; by default that of the environment (`GEMINI_API_KEY`, `GOOGLE_API_KEY`).
-        base_url: Another address of the API, as for a proxy; by default that of the environment
-            (`GOOGLE_GEMINI_BASE_URL`), else Google's.
-        client: Returns the client to use instead of a new one, as for Vertex AI.
-        timeout_seconds: For a whole answer, with all attempts.
-        retries: How often a failed attempt is repeated, where that can help.
-        backoff_seconds: The wait before the first repetition; it doubles with each.
+        api_key: The API key; by default `GOOGLE_API_KEY`, else `GEMINI_API_KEY` of the environment.
+        base_url: The base URL of the API, such as a proxy; by default `GOOGLE_GEMINI_BASE_URL` of
+            the environment, else Google's own.
+        client: Returns the client to use instead of a new one, for example for Vertex AI.
+        timeout_seconds: The timeout of a whole answer in seconds, including all attempts.
+        retries: The maximum number of retries after a retryable error.
+        backoff_seconds: The wait before the first retry in seconds; it doubles with each retry.
 
     Raises:
-        ConfigurationError: There is no key.
+        ConfigurationError: There is no API key.
         ValueError: A limit is out of range.
     """
 
     calls_functions = True
 
-    def __init__(  # noqa: PLR0913 - each is left out as a rule
+    def __init__(  # noqa: PLR0913 - optional arguments
         self,
         model: str,
         *,
@@ -121,13 +121,13 @@ class GeminiModel(ServedModel):
 def _client(key: str | None, base_url: str | None) -> Client:
     from google.genai import Client, types
 
-    once = types.HttpRetryOptions(attempts=1)  # `bounded` retries, within the time that is left
+    once = types.HttpRetryOptions(attempts=1)  # `bounded` retries, within the timeout
     options = types.HttpOptions(retry_options=once, base_url=base_url)
     return Client(api_key=key, vertexai=False, http_options=options)
 
 
 def _connection_errors() -> tuple[type[Exception], ...]:
-    """Return what the HTTP clients raise that google-genai uses, as far as they are installed."""
+    """Return the exceptions of the installed HTTP clients that google-genai may use."""
     found: list[type[Exception]] = [OSError]
     for client, error in _CLIENTS:
         with suppress(ImportError):
@@ -164,7 +164,7 @@ def _config(
 
 
 def _contents(messages: Sequence[Message]) -> list[types.Content]:
-    """Return the conversation; what follows one another in a role is one content."""
+    """Return the conversation, with consecutive messages of a role merged into one content."""
     from google.genai import types
 
     contents = list[types.Content]()
@@ -211,7 +211,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 class _Pieces:
-    """Read what the server sends in pieces."""
+    """Parses the streamed responses of the server."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
@@ -247,10 +247,10 @@ class _Pieces:
             )
 
     def end(self) -> End:
-        """Return the end.
+        """Return the end of the answer.
 
         Raises:
-            ModelError: The server has not ended its answer.
+            ModelError: The stream ended before the answer was complete.
         """
         if self._end is None:
             raise ModelError(

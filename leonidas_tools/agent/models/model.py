@@ -1,4 +1,4 @@
-"""The interface of a language model, and what goes in and comes out."""
+"""The interface of a language model, with its messages, parameters and answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ID_CHARACTERS = 9
 
 
 class Declared(Protocol):
-    """The declaration of a function; `ToolRuntime.declared` returns such objects."""
+    """A function declaration; `ToolRuntime.declared` returns such objects."""
 
     @property
     def name(self) -> str:
@@ -30,7 +30,7 @@ class Declared(Protocol):
 
     @property
     def description(self) -> str:
-        """Return what the function does, in words for the model."""
+        """Return the description of the function for the model."""
 
     @property
     def parameters(self) -> Any:
@@ -39,11 +39,11 @@ class Declared(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionDeclaration:
-    """The declaration of a function, for use without a `ToolRuntime`.
+    """A function declaration for use without a `ToolRuntime`.
 
     Args:
         name: The name of the function.
-        description: What it does, in words for the model.
+        description: The description of the function for the model.
         parameters: The JSON Schema of the arguments, an object.
     """
 
@@ -54,14 +54,14 @@ class FunctionDeclaration:
 
 @record
 class ModelCall:
-    """A function call that a model makes.
+    """A function call of a model.
 
     Args:
-        id: Identifies the call in its conversation.
+        id: The id of the call, unique in its conversation.
         name: The name of the function.
-        arguments: By parameter name, or the text that the model wrote where it is not a JSON
-            object; `parser.read_arguments` reads it.
-        signature: What the vendor wants back with the call, unread.
+        arguments: The arguments by parameter name, or the text of the model if it is not a JSON
+            object; `parser.read_arguments` parses such text.
+        signature: Opaque data of the vendor to send back with the call.
     """
 
     id: str
@@ -75,10 +75,10 @@ class Message:
     """A message of a conversation with a model.
 
     Args:
-        role: Who says it: `system`, `user`, `assistant` (the model) or `tool` (a result).
-        text: The words; of a result, JSON as a rule.
-        calls: The calls that the model makes with it.
-        call_id: The call that a result answers.
+        role: The author: `system`, `user`, `assistant` (the model) or `tool` (a result).
+        text: The text; for a result, usually JSON.
+        calls: The calls of an `assistant` message.
+        call_id: The id of the call of a result.
         name: The function of that call.
 
     Example:
@@ -94,7 +94,7 @@ class Message:
 
     @classmethod
     def system(cls, text: str) -> Message:
-        """Return an instruction that stands above the conversation."""
+        """Return a system instruction."""
         return cls(role="system", text=text)
 
     @classmethod
@@ -118,11 +118,11 @@ class ModelParameters:
     """Parameters of an answer; `None` leaves the choice to the server.
 
     Args:
-        temperature: How freely it chooses its words.
-        top_p: The share of the likeliest words it chooses from.
-        max_output_tokens: How long the answer may be.
-        seed: For an answer that can be repeated, where the server supports it.
-        stop: Texts at which the answer ends.
+        temperature: The sampling temperature.
+        top_p: The probability mass of the tokens to sample from.
+        max_output_tokens: The maximum length of the answer, in tokens.
+        seed: The seed for a reproducible answer, if the server supports seeds.
+        stop: Texts that end the answer.
     """
 
     temperature: float | None = None
@@ -136,7 +136,7 @@ DEFAULT_PARAMETERS = ModelParameters()
 
 
 class EndReason(StrEnum):
-    """Why an answer has ended."""
+    """Why an answer ended."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -144,11 +144,11 @@ class EndReason(StrEnum):
 
 
 class TextDelta(NamedTuple):
-    """The next piece of an answer.
+    """A chunk of the text of an answer.
 
     Args:
-        text: The piece.
-        is_thought: Whether it is the model's reasoning, which is not part of the answer.
+        text: The text.
+        is_thought: Whether the text is the model's reasoning, which is not part of the answer.
     """
 
     text: str
@@ -157,12 +157,12 @@ class TextDelta(NamedTuple):
 
 @record
 class Usage:
-    """The tokens that answers have taken.
+    """The token usage of answers.
 
     Args:
-        input_tokens: Those of the messages.
-        output_tokens: Those of the answers, reasoning included.
-        is_estimated: Whether some of them are estimated, because a server does not count.
+        input_tokens: The number of tokens of the messages.
+        output_tokens: The number of tokens of the answers, including reasoning.
+        is_estimated: Whether some counts are estimated, because a server does not report them.
 
     Example:
         >>> (Usage(input_tokens=10, output_tokens=2) + Usage(input_tokens=3)).total
@@ -175,7 +175,7 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """Return all tokens."""
+        """Return the total number of tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -190,24 +190,24 @@ class End(NamedTuple):
     """The end of an answer.
 
     Args:
-        reason: Why it has ended.
+        reason: Why the answer ended.
     """
 
     reason: EndReason = EndReason.STOP
 
 
 class Restart(NamedTuple):
-    """The answer begins once more, because the attempt failed: what came before does not count.
+    """A retry after a failed attempt: the answer starts over, and earlier chunks are void.
 
     Args:
-        error: What went wrong, without secrets.
+        error: The error message of the failed attempt, without secrets.
     """
 
     error: str
 
 
 Chunk: TypeAlias = TextDelta | ModelCall | Usage | End | Restart
-"""A piece of an answer; the calls come whole."""
+"""A chunk of an answer; each call is one chunk."""
 
 
 @runtime_checkable
@@ -216,8 +216,8 @@ class Model(Protocol):
 
     Attributes:
         name: The name of the model.
-        calls_functions: Whether it takes declarations and makes calls; otherwise tools are
-            described to it in words, and its calls are read out of its text.
+        calls_functions: Whether the model supports function calling; otherwise its prompt
+            describes the tools, and its calls are parsed from its text.
     """
 
     @property
@@ -226,7 +226,7 @@ class Model(Protocol):
 
     @property
     def calls_functions(self) -> bool:
-        """Return whether it takes declarations and makes calls."""
+        """Return whether the model supports function calling."""
 
     def stream(
         self,
@@ -234,12 +234,12 @@ class Model(Protocol):
         tools: Sequence[Declared] = (),
         parameters: ModelParameters = DEFAULT_PARAMETERS,
     ) -> AsyncGenerator[Chunk]:
-        """Yield an answer piece by piece, with its usage and its end.
+        """Yield an answer in chunks, with its usage and its end.
 
         Args:
             messages: The conversation so far.
-            tools: The functions it may call.
-            parameters: How it is to answer.
+            tools: The functions that the model may call.
+            parameters: The parameters of the answer.
 
         Raises:
             ModelError: There is no answer; the error says why.
@@ -248,14 +248,14 @@ class Model(Protocol):
 
 @record
 class Answer:
-    """A whole answer.
+    """A complete answer.
 
     Args:
-        text: What the model says.
-        thought: Its reasoning, where it shows any.
-        calls: The functions it calls.
-        usage: The tokens it has taken.
-        end: Why it has ended.
+        text: The text of the answer.
+        thought: The reasoning of the model, if the server sends it.
+        calls: The function calls.
+        usage: The token usage.
+        end: Why the answer ended.
     """
 
     text: str = ""
@@ -266,12 +266,12 @@ class Answer:
 
 
 class Budget:
-    """Tokens and calls that may be spent, and those that are.
+    """A limit of tokens and calls, with those used so far.
 
     Args:
-        max_tokens: How many tokens; `None` for any number.
-        max_calls: How many calls; `None` for any number.
-        outer: The budget that this one is a part of: it is spent together with this one.
+        max_tokens: The maximum number of tokens; `None` for no limit.
+        max_calls: The maximum number of calls; `None` for no limit.
+        outer: The enclosing budget, which also counts what this budget uses.
 
     Example:
         >>> whole = Budget(100)
@@ -294,13 +294,13 @@ class Budget:
         self.max_calls = max_calls
         self.outer = outer
         self.used = Usage()
-        """Tokens and money spent so far."""
+        """The tokens used so far."""
         self.calls = 0
-        """Calls made so far."""
+        """The number of calls so far."""
 
     @property
     def left(self) -> int | None:
-        """Return how many tokens are left; `None` for any number."""
+        """Return the number of tokens left; `None` for no limit."""
         outer = None if self.outer is None else self.outer.left
         if self.max_tokens is None:
             return outer
@@ -339,21 +339,21 @@ async def answer(
     *,
     on_chunk: Callable[[Chunk], None] | None = None,
 ) -> Answer:
-    """Return a whole answer of a model; where the server counts no tokens, estimate them.
+    """Return a complete answer of a model; estimate its tokens if the server does not count them.
 
     Args:
         model: The model.
         messages: The conversation so far.
-        tools: The functions it may call.
-        parameters: How it is to answer.
-        on_chunk: Called with each piece as it comes.
+        tools: The functions that the model may call.
+        parameters: The parameters of the answer.
+        on_chunk: Called with each chunk as it arrives.
 
     Raises:
         ModelError: There is no answer; the error says why.
     """
     made = _Collected()
     chunks = model.stream(messages, tools, parameters)
-    try:  # rather than `aclosing`, which each turn of an agent would enter
+    try:  # cheaper than `aclosing`, as each turn of an agent runs this
         async for chunk in chunks:
             made.add(chunk)
             if on_chunk is not None:
@@ -364,11 +364,11 @@ async def answer(
 
 
 class _Collected:
-    """The pieces of an answer."""
+    """Collects the chunks of an answer."""
 
     def __init__(self) -> None:
         self._spent: Usage | None = None
-        """That of the attempts before the last."""
+        """The usage of the attempts before the last one."""
         self._begin()
 
     def _begin(self) -> None:
@@ -380,10 +380,10 @@ class _Collected:
         self._characters = 0
 
     def add(self, chunk: Chunk) -> None:
-        """Add a piece.
+        """Add a chunk.
 
         Raises:
-            ModelError: The answer is longer than any sensible one.
+            ModelError: The answer is longer than 2,000,000 characters.
         """
         if isinstance(chunk, TextDelta):
             (self._thought if chunk.is_thought else self._text).append(chunk.text)
@@ -418,7 +418,7 @@ class _Collected:
         )
 
     def answer(self, messages: Sequence[Message], tools: Sequence[Declared]) -> Answer:
-        """Return the answer."""
+        """Return the complete answer."""
         usage = self._usage
         if usage is None:
             usage = self._estimated(_asked(messages, tools))
@@ -438,7 +438,7 @@ def _asked(messages: Sequence[Message], tools: Sequence[Declared]) -> str:
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate how many tokens a text has: a quarter of its ASCII characters, and all others.
+    """Estimate the number of tokens: one per 4 ASCII characters, and one per other character.
 
     Example:
         >>> estimated_tokens("What time is it?"), estimated_tokens("现在几点"), estimated_tokens("")
@@ -454,8 +454,8 @@ def ids_in(messages: Sequence[Message]) -> set[str]:
 
 
 def new_id(given: str | None, taken: Collection[str]) -> str:
-    """Return the id of a new call: the server's own, unless it has given it to another call.
+    """Return the id of a new call: the server's id, unless another call has the same id.
 
-    Some servers give `call_0` in every turn. Nine letters and digits are what every server takes.
+    Some servers send `call_0` in every turn. Every server accepts ids of nine letters and digits.
     """
     return given if given and given not in taken else uuid.uuid4().hex[:_ID_CHARACTERS]

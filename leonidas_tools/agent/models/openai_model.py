@@ -36,7 +36,7 @@ _CONNECT_SECONDS = 10.0
 _NO_KEY = "none"
 _END = {"length": EndReason.LENGTH, "content_filter": EndReason.REFUSED}
 _REASONING = ("reasoning_content", "reasoning")
-"""Fields in which servers put what a model thinks; OpenAI itself keeps it back."""
+"""Fields with the reasoning of a model; OpenAI itself does not send it."""
 
 
 class OpenAIModel(ServedModel):
@@ -46,22 +46,22 @@ class OpenAIModel(ServedModel):
 
     Args:
         model: The name of the model at the endpoint.
-        base_url: The address, such as `http://127.0.0.1:8080/v1`; by default that of the
-            environment (`OPENAI_BASE_URL`), else OpenAI's own.
-        api_key: The key; by default that of the environment (`OPENAI_API_KEY`), which is never
-            sent to an address given here.
-        calls_functions: Whether the model takes declarations and makes calls; `False` has tools
-            described to it in words.
-        timeout_seconds: For a whole answer, with all attempts.
-        retries: How often a failed attempt is repeated, where that can help.
-        backoff_seconds: The wait before the first repetition; it doubles with each.
+        base_url: The base URL, such as `http://127.0.0.1:8080/v1`; by default `OPENAI_BASE_URL` of
+            the environment, else OpenAI's own.
+        api_key: The API key; by default `OPENAI_API_KEY` of the environment, which is never sent
+            to a `base_url` given as an argument.
+        calls_functions: Whether the model supports function calling; with `False`, its prompt
+            describes the tools.
+        timeout_seconds: The timeout of a whole answer in seconds, including all attempts.
+        retries: The maximum number of retries after a retryable error.
+        backoff_seconds: The wait before the first retry in seconds; it doubles with each retry.
 
     Raises:
-        ConfigurationError: There is no key for OpenAI, or the extra is not installed.
+        ConfigurationError: There is no API key for OpenAI, or the extra is not installed.
         ValueError: A limit is out of range.
     """
 
-    def __init__(  # noqa: PLR0913 - each is left out as a rule
+    def __init__(  # noqa: PLR0913 - optional arguments
         self,
         model: str,
         *,
@@ -159,9 +159,9 @@ def _options(
 
 
 def chat_function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a tool as the API of OpenAI takes it.
+    """Return a tool in the format of the OpenAI API.
 
-    `names` are those that the API takes, by the functions' own.
+    `names` has the name for the API by the name of the function.
     """
     function = {
         "name": names[tool.name],
@@ -172,15 +172,15 @@ def chat_function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def names_in(messages: Iterable[Message]) -> Iterator[str]:
-    """Yield the functions that are called in a conversation."""
+    """Yield the names of the functions called in a conversation."""
     for message in messages:
         yield from (call.name for call in message.calls)
 
 
 def chat_message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a message as the API of OpenAI takes it.
+    """Return a message in the format of the OpenAI API.
 
-    `names` are those that the API takes, by the functions' own.
+    `names` has the name for the API by the name of the function.
     """
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": message.text}
@@ -202,7 +202,7 @@ def chat_message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _CallInPieces:
-    """A call whose pieces still come."""
+    """A call that is still being received."""
 
     id: str | None = None
     name: str = ""
@@ -210,9 +210,9 @@ class _CallInPieces:
 
 
 class _Pieces:
-    """Put together what the server sends in pieces.
+    """Parses the streamed chunks of the server.
 
-    `own_names` are the functions' own, by those the server knows; `taken` are ids of earlier calls.
+    `own_names` has the name of a function by its name for the API; `taken` has ids of other calls.
     """
 
     def __init__(self, own_names: Mapping[str, str], taken: set[str]) -> None:
@@ -223,7 +223,7 @@ class _Pieces:
         self._end: EndReason | None = None
 
     def read(self, chunk: Any) -> Iterator[Chunk]:
-        """Yield what can be handed on at once."""
+        """Yield thoughts, text and usage at once, and collect calls for `end`."""
         for choice in (chunk.choices or ())[:1]:
             delta = choice.delta
             if delta is not None:
@@ -261,10 +261,10 @@ class _Pieces:
             call.arguments.append(piece.function.arguments or "")
 
     def end(self) -> Iterator[Chunk]:
-        """Yield the calls and the end.
+        """Yield the calls and the end of the answer.
 
         Raises:
-            ModelError: The server has not ended its answer.
+            ModelError: The stream ended before the answer was complete.
         """
         if self._end is None:
             raise ModelError(
@@ -306,7 +306,7 @@ def _model_error(error: openai.APIError, *, declares: bool) -> ModelError:
 
 
 def _kind(status: int, said: str, *, declares: bool) -> tuple[Any, bool]:
-    """Return the kind of failure for a status, and whether asking again can help."""
+    """Return the reason of a failure for a status, and whether it is retryable."""
     lowered = said.lower()
     if status in (401, 403):
         return "authentication", False
@@ -316,7 +316,7 @@ def _kind(status: int, said: str, *, declares: bool) -> tuple[Any, bool]:
         return "tools_unsupported", False
     if "context" in lowered and ("length" in lowered or "size" in lowered or "window" in lowered):
         return "context_length", False
-    if status in (408, 409) or status >= 500:  # noqa: PLR2004 - of the server
+    if status in (408, 409) or status >= 500:  # noqa: PLR2004 - server errors
         return "server", True
     return "request", False
 

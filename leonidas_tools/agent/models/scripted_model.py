@@ -1,4 +1,4 @@
-"""A model that says what a script has it say, for tests."""
+"""A model with scripted answers, for tests."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ScriptedStep: TypeAlias = "ScriptedAnswer | Callable[[Sequence[Message]], Script
 
 @record
 class Asked:
-    """A question that the model was asked.
+    """A request that the model received.
 
     Args:
         messages: The conversation.
-        tools: The names of the functions that were declared.
-        parameters: How it was to answer.
+        tools: The names of the declared functions.
+        parameters: The parameters of the answer.
     """
 
     messages: Sequence[Message]
@@ -47,16 +47,16 @@ class Asked:
 
 
 class ScriptedModel:
-    """A model that gives prepared answers, one after another, and remembers what it was asked.
+    """A model that returns prepared answers one after another, and records its requests.
 
     Args:
-        answers: Each is a text; a mapping with `text`, `thought` and `calls` (each a pair of name
-            and arguments, or a mapping of `name` and `arguments`); an `Answer`; an exception to
-            raise; a number of seconds, to wait and say nothing, which a longer wait stands for a
-            server that hangs; or a function of the messages that returns one of those.
+        answers: The answers. Each is a text; a mapping with `text`, `thought` and `calls` (each a
+            pair of name and arguments, or a mapping of `name` and `arguments`); an `Answer`; an
+            exception to raise; a number of seconds to wait before an empty answer, such as a long
+            wait for a server that hangs; or a function of the messages that returns one of these.
         name: The name of the model.
-        calls_functions: Whether it counts as a model that makes calls; `False` has it write them.
-        repeat: Whether the script starts over at its end; otherwise asking once more is an error.
+        calls_functions: Whether the model supports function calling; if not, it writes calls.
+        repeat: Whether the script starts over at its end; otherwise one more request is an error.
 
     Example:
         >>> import asyncio
@@ -79,7 +79,7 @@ class ScriptedModel:
         self.name = name
         self.calls_functions = calls_functions
         self.asked: list[Asked] = []
-        """The questions so far."""
+        """The requests so far."""
         self._answers = list(answers)
         self._repeat = repeat
         self._next = 0
@@ -109,7 +109,7 @@ class ScriptedModel:
         tools: Sequence[Declared] = (),
         parameters: ModelParameters = DEFAULT_PARAMETERS,
     ) -> AsyncGenerator[Chunk]:
-        """Yield the next answer word by word, with its usage and its end.
+        """Yield the next answer line by line, with its usage and its end.
 
         Raises:
             ModelError: The script has ended.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def parsed_arguments(text: str) -> Mapping[str, Any] | str:
-    """Return the object that a JSON text contains, or the text if it contains none.
+    """Return the object of a JSON text, or the text if it is not a JSON object.
 
     Example:
         >>> parsed_arguments('{"city": "Lisbon"}'), parsed_arguments('{"city": "Li')
@@ -26,9 +26,9 @@ def parsed_arguments(text: str) -> Mapping[str, Any] | str:
 
 
 def written_arguments(arguments: Mapping[str, Any] | str) -> str:
-    r"""Return arguments as the text of a JSON object, which is what servers accept.
+    r"""Return arguments as the text of a JSON object, the only form that servers accept.
 
-    Text that is not such an object is wrapped in one, so that the model sees what it wrote.
+    Other text is wrapped in an object, so that the model sees what it wrote.
 
     Example:
         >>> written_arguments({"city": "Lisbon"}), written_arguments("Lisb")
@@ -38,7 +38,7 @@ def written_arguments(arguments: Mapping[str, Any] | str) -> str:
 
 
 def object_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
-    """Return arguments as an object; text that is none is wrapped in one."""
+    """Return arguments as an object; wrap text that is not a JSON object in one."""
     if isinstance(arguments, str):
         parsed = parsed_arguments(arguments)
         return {"unreadable": parsed} if isinstance(parsed, str) else dict(parsed)

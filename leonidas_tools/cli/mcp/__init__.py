@@ -1,4 +1,4 @@
-"""`leonidas mcp`: the MCP servers of the settings; one file a command."""
+"""`leonidas mcp`: the MCP servers of the settings; one module per command."""
 
 import typer
 

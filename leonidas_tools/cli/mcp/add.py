@@ -11,7 +11,7 @@ from leonidas_tools.cli.mcp.writing import secret_notes, write_servers, written_
 from leonidas_tools.errors import ConfigurationError
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")
-"""A URL without its beginning, which no command looks like."""
+"""A URL without its scheme; no command looks like it."""
 
 Target = Annotated[
     list[str],
@@ -98,7 +98,7 @@ def remove(name: Name, config: ChangedConfig = None) -> None:
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name that is a path: names of tools and files are made of it."""
+    """Refuse a name that is a path: it becomes a part of the names of tools and files."""
     if "/" in name or "\\" in name:
         said = "a name has no '/' and no '\\'; use letters, digits, '_', '-' and '.'"
         raise ConfigurationError(f"{name!r} cannot be the name of a server: {said}")

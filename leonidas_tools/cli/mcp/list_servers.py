@@ -10,7 +10,7 @@ import typer
 from leonidas_tools.cli.places import Config, default_config
 
 _GOOD = frozenset({"ready", "standby", "disabled"})
-"""The states of a server that works, or is switched off."""
+"""The states of a server that works or is disabled."""
 
 
 def list_servers(
@@ -68,7 +68,7 @@ def _counted(tools: list[str], quarantined: list[str]) -> str:
 
 
 async def _status(config: Path) -> list[dict[str, Any]]:
-    """Return every server of the settings, disabled servers included."""
+    """Return the status of every server of the settings, disabled servers included."""
     from leonidas_tools.cli.starting import started
 
     async with started(config) as tools:

@@ -1,4 +1,4 @@
-"""`leonidas mcp login` and `logout`: a person's login to a server."""
+"""`leonidas mcp login` and `logout`: the login of a person at a server."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Share what the commands about MCP servers need: a name, its settings, and the file to change."""
+"""The options of the commands about MCP servers, the settings of a server, the file to change."""
 
 import shlex
 from collections.abc import Collection
@@ -34,7 +34,7 @@ def server_settings(config: Path | None, name: str) -> "MCPServerSettings":
     """Return the settings of one server.
 
     Raises:
-        ConfigurationError: The settings are wrong, or have no such server.
+        ConfigurationError: The settings are invalid, or have no such server.
     """
     from leonidas_tools.settings.load import load
 
@@ -55,10 +55,9 @@ def no_such_server(name: str, servers: Collection[str]) -> str:
 
 
 def file_to_change(config: Path | None) -> Path:
-    """Return the settings file that a command writes to, which may be missing.
+    """Return the settings file that a command changes, which may be missing.
 
-    The settings that come with the package are never changed.
-
-    Without `config`, it is that of the working directory, or `config/tools.yaml`.
+    The settings of the package are never changed.
+    Without `config`, it is the file of the working directory, or `config/tools.yaml`.
     """
     return config or config_to_change()

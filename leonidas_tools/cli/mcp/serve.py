@@ -91,7 +91,7 @@ class ListenAddress(NamedTuple):
 def _over_stdio(config: Path, patterns: list[str]) -> None:
     from leonidas_tools.mcp_server.stdio import claimed_pipes
 
-    # Before anything of the settings is loaded: what that prints is not a message.
+    # Before the settings are loaded: output of their modules is no message of the protocol.
     with claimed_pipes() as pipes:
         from leonidas_tools import ToolRuntime
         from leonidas_tools.mcp_server import serve_stdio
@@ -138,7 +138,7 @@ def listen_address(text: str) -> ListenAddress:
     """Return the host and port that an option names.
 
     Raises:
-        ConfigurationError: It names none.
+        ConfigurationError: The text is not `[HOST:]PORT`.
     """
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or _HOST
@@ -148,10 +148,10 @@ def listen_address(text: str) -> ListenAddress:
 
 
 async def until_told(serving: "Coroutine[Any, Any, None]") -> None:
-    """Serve until the server ends or a signal asks for it; a second signal does not wait.
+    """Serve until the server ends or a signal stops it; a second signal does not wait.
 
     Raises:
-        typer.Exit: Ctrl-C ended it.
+        typer.Exit: Ctrl-C stopped the server.
     """
     task = asyncio.ensure_future(serving)
     loop = asyncio.get_running_loop()

@@ -58,7 +58,7 @@ def trust(
     if not waiting:
         return
     if asks:
-        discard_typed()  # before they were shown
+        discard_typed()  # typed before the tools were shown
     these = "this tool" if len(waiting) == 1 else f"these {len(waiting)} tools"
     if not (asks and typer.confirm(f"Trust {these}, as shown here?")):
         raise typer.Exit(1)
@@ -72,7 +72,7 @@ def _pins(server: str, config: Path | None) -> "Pins":
 
 
 def _waiting(server: str, pins: "Pins", named: list[str]) -> "_Waiting":
-    """Return the tools that have changed, and what they say; only those named, where some were."""
+    """Return the changed tools with their definitions; only the named tools, if there are any."""
     from leonidas_tools.settings.explain import closest
 
     pinned = pins.pinned()
@@ -100,7 +100,7 @@ def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> Non
         terminal.say(f"{name!r} has changed: {', '.join(fields_of(pin))}")
         for line in diff_of(pin).split("\n"):
             terminal.say(line)
-        if not asks:  # the whole fingerprint: two texts that begin alike are soon found
+        if not asks:  # in full: two definitions with the same first digits are easy to find
             words = shlex.join(["leonidas", "mcp", "trust", server, revealed(name)])
             terminal.say(f"to trust it: {words} --fingerprint {said.fingerprint}")
     if not waiting:

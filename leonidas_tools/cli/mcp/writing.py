@@ -1,4 +1,4 @@
-"""MCP servers written into a settings file."""
+"""Write MCP servers to a settings file."""
 
 import os
 import re
@@ -14,12 +14,12 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def written_servers(file: Path) -> dict[str, list[str]]:
-    """Under which keys of a settings file each server stands.
+    """Return the sections of a settings file that have each server, by server.
 
-    What is wrong with a server does not matter here: it may be what is to be removed.
+    A server may be invalid, since a command may remove it.
 
     Raises:
-        ConfigurationError: It cannot be read so far as to tell.
+        ConfigurationError: The file has no readable sections.
     """
     from leonidas_tools.settings.document import read_document
     from leonidas_tools.settings.load import FOREIGN, read_settings, read_text
@@ -30,19 +30,19 @@ def written_servers(file: Path) -> dict[str, list[str]]:
         data = read_document(text).data
         sections = {key: (data.get(key) or {}).keys() for key in ("mcp_servers", FOREIGN)}
     except (DocumentError, AttributeError):
-        read_settings(text, file)  # says what it is
+        read_settings(text, file)  # raises the error with its problems
         raise
     names = {name for section in sections.values() for name in section}
     return {name: [key for key, servers in sections.items() if name in servers] for name in names}
 
 
 def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Add servers to a settings file, and return what to do about their secrets.
+    """Add servers to a settings file, and return a note for each variable that is not set.
 
-    A variable that is not set is written with an empty default: the file stays one that loads.
+    A variable that is not set is written with an empty default, so that the file still loads.
 
     Raises:
-        ConfigurationError: One is there already, or the settings would be wrong with it.
+        ConfigurationError: A server exists already, or the settings would be invalid with it.
     """
     from leonidas_tools.settings.load import load
     from leonidas_tools.settings.write import update_file
@@ -56,7 +56,7 @@ def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[
                 file=file,
             )
     loadable = {name: _loadable(server) for name, server in servers.items()}
-    load({"mcp_servers": loadable})  # its words name no line of a file that was never written
+    load({"mcp_servers": loadable})  # its errors name no line of a file that is not written
     missing = sorted({variable for server in servers.values() for variable in _unset(server)})
     update_file(file, {"mcp_servers": loadable}, initial=_EMPTY)
     return [
@@ -78,7 +78,7 @@ def problem_of(name: str, server: Mapping[str, Any]) -> str | None:
 
 
 def secret_notes(name: str, server: Mapping[str, Any]) -> list[str]:
-    """Return which values of a server are secrets in plain text."""
+    """Return a note for each value of a server that is a secret in plain text."""
     from leonidas_tools.redaction import is_secret_name
     from leonidas_tools.settings.foreign_variables import variable_name
 

@@ -1,1 +1,1 @@
-"""Microphone and speaker of the program: devices, or WAV files in their place."""
+"""Microphone and speaker of the program: devices, or WAV files instead."""

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 class VoiceOptions:
     """The options of the command line."""
 
-    wanted: bool | None = None  # `None`: where there are any
-    microphone: Path | None = None  # a WAV file in its place
-    speaker: Path | None = None  # a WAV file in its place
+    wanted: bool | None = None  # `None` for the default
+    microphone: Path | None = None  # a WAV file instead of the device
+    speaker: Path | None = None  # a WAV file instead of the device
 
     def choose(self, *, by_default: bool) -> ChosenVoice:
         """Return the voice of a session.
 
         Raises:
-            ConfigurationError: What was asked for cannot be had.
+            ConfigurationError: A requested device or file cannot be used.
         """
         microphone: Microphone | None = None
         speaker: Speaker | None = None
@@ -63,19 +63,19 @@ class VoiceOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenVoice:
-    """The microphone and the speaker of one session, as far as it has them."""
+    """The microphone and the speaker of one session; both are optional."""
 
     microphone: Microphone | None = None
     speaker: Speaker | None = None
-    ends: bool = False  # the microphone has an end, as a file has
-    why_not: str = ""  # the reason why there are none
+    ends: bool = False  # whether the microphone ends, as a file does
+    why_not: str = ""  # the reason if there are none
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
     async def __aenter__(self) -> Self:
-        """Open them.
+        """Open the microphone and the speaker.
 
         Raises:
-            ConfigurationError: One cannot be used.
+            ConfigurationError: One of them cannot be used.
         """
         async with AsyncExitStack() as stack:
             for device in (self.microphone, self.speaker):
@@ -85,5 +85,5 @@ class ChosenVoice:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Close them."""
+        """Close the microphone and the speaker."""
         await self._stack.aclose()

@@ -1,4 +1,4 @@
-"""The machine's own microphone and speaker, by PortAudio."""
+"""The machine's own microphone and speaker, through PortAudio."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _FORM = {"channels": 1, "dtype": "int16"}
 _LONGEST_WAIT_SECONDS = 10.0
-"""Longest backlog of recorded sound; beyond it the oldest is dropped."""
+"""Maximum seconds of recorded audio in the queue; beyond them, the oldest is dropped."""
 
 
 def require_devices(*, microphone: bool, speaker: bool) -> None:
-    """Make sure of what is needed for voice.
+    """Check that the needed devices can be used.
 
     Raises:
         ConfigurationError: The extra is not installed, or PortAudio is not, or a device is missing.
@@ -51,7 +51,7 @@ class DeviceMicrophone:
         self._stream: Any = None
 
     async def __aenter__(self) -> Self:
-        """Begin to record.
+        """Start recording.
 
         Raises:
             ConfigurationError: The microphone cannot be used.
@@ -67,7 +67,7 @@ class DeviceMicrophone:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """End recording."""
+        """Stop recording."""
         self._stream.close()
 
     def _hear(self, frame: bytes) -> None:
@@ -76,7 +76,7 @@ class DeviceMicrophone:
         self._frames.put_nowait(frame)
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield what is heard, without an end."""
+        """Yield the recorded frames, without an end."""
         while True:
             yield await self._frames.get()
 
@@ -89,7 +89,7 @@ class DeviceSpeaker(JitterBuffer):
         self._stream: Any = None
 
     async def __aenter__(self) -> Self:
-        """Begin to play.
+        """Start playing.
 
         Raises:
             ConfigurationError: The speaker cannot be used.
@@ -102,7 +102,7 @@ class DeviceSpeaker(JitterBuffer):
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """End playing."""
+        """Stop playing."""
         self._stream.close()
 
 
@@ -128,7 +128,7 @@ def _library() -> Any:
         raise ConfigurationError(
             "sounddevice is not installed: pip install 'leonidas-tools[audio]'"
         ) from None
-    except OSError as error:  # the wheel for Linux brings no PortAudio
+    except OSError as error:  # the wheel for Linux contains no PortAudio
         raise ConfigurationError(
             f"{error}: install it (on Debian: apt-get install libportaudio2)"
         ) from None

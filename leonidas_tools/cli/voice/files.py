@@ -1,4 +1,4 @@
-"""WAV files as microphone and speaker, at the pace of real ones."""
+"""WAV files as microphone and speaker, in real time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _AlwaysOpen:
 
 
 class FileMicrophone(_AlwaysOpen):
-    """Play the sound of a WAV file once, as a microphone hears it.
+    """A microphone that plays a WAV file once, in real time.
 
     The file has 16-bit mono at 16 kHz.
 
@@ -48,7 +48,7 @@ class FileMicrophone(_AlwaysOpen):
         self._sound = _read(path)
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield the sound of the file; the last frame is padded with silence."""
+        """Yield the audio of the file; the last frame is padded with silence."""
         starts = range(0, len(self._sound), MICROPHONE_FRAME_BYTES)
         async with contextlib.aclosing(_ticks()) as ticks:
             for start in starts:
@@ -58,7 +58,7 @@ class FileMicrophone(_AlwaysOpen):
 
 
 class SilentMicrophone(_AlwaysOpen):
-    """Hear silence without an end."""
+    """A microphone that records silence, without an end."""
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Yield silence."""
@@ -68,7 +68,7 @@ class SilentMicrophone(_AlwaysOpen):
 
 
 class FileSpeaker(JitterBuffer):
-    """Write the sound that the user would hear, silence included, to a WAV file.
+    """A speaker that writes its output, silence included, to a WAV file.
 
     An existing file is overwritten.
     """
@@ -82,7 +82,7 @@ class FileSpeaker(JitterBuffer):
         """Open the file.
 
         Raises:
-            ConfigurationError: It cannot be written.
+            ConfigurationError: The file cannot be written.
         """
         try:
             raw = self._stack.enter_context(self._path.open("wb"))

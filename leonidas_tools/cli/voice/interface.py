@@ -16,19 +16,19 @@ SPEAKER_FRAME_BYTES = int(FRAME_SECONDS * SPEAKER_HERTZ) * BYTES_PER_SAMPLE
 
 
 class Device(Protocol):
-    """Something that is open between entering and leaving."""
+    """A device that is open inside `async with`."""
 
     async def __aenter__(self) -> Self:
-        """Open it."""
+        """Open the device."""
         ...
 
     async def __aexit__(self, *error: object) -> None:
-        """Close it."""
+        """Close the device."""
         ...
 
 
 class Microphone(Device, Protocol):
-    """Hears the user: 16-bit mono at 16 kHz."""
+    """Records the user: 16-bit mono at 16 kHz."""
 
     def frames(self) -> AsyncIterator[bytes]:
         """Yield frames of 20 ms in real time, until the input ends."""
@@ -36,16 +36,16 @@ class Microphone(Device, Protocol):
 
 
 class Speaker(Device, Protocol):
-    """Lets the user hear the model: 16-bit mono at 24 kHz."""
+    """Plays the model's audio to the user: 16-bit mono at 24 kHz."""
 
     def play(self, sound: bytes) -> None:
-        """Play a sound after what is waiting; returns at once."""
+        """Queue audio to be played after the queued audio; return at once."""
         ...
 
     def flush(self) -> None:
-        """Drop what is not played yet."""
+        """Drop the audio that is not played yet."""
         ...
 
     async def drained(self) -> None:
-        """Wait until all is played."""
+        """Wait until all audio is played."""
         ...

@@ -13,12 +13,10 @@ _LONGEST_REST_SECONDS = 1.0
 
 
 class JitterBuffer:
-    r"""Sound that waits to be played: the event loop adds it, the thread of the speaker takes it.
+    r"""A buffer of audio: the event loop adds audio, and the thread of the speaker takes it.
 
-    After a silence it waits until it holds a little, or as long as that little lasts: so sounds
-    that come late by less than that leave no gap.
-
-    Playing begins when `prefill_seconds` of sound are there.
+    After silence, playing starts once the buffered audio and the time waited together reach
+    `prefill_seconds`, so that audio that is late by less than that leaves no gap.
 
     Example:
         >>> buffer = JitterBuffer(prefill_seconds=0)
@@ -35,12 +33,12 @@ class JitterBuffer:
         self._lock = threading.Lock()
 
     def play(self, sound: bytes) -> None:
-        """Play a sound after what is waiting; returns at once."""
+        """Queue audio to be played after the queued audio; return at once."""
         with self._lock:
             self._sound += sound
 
     def take(self, count: int) -> bytes:
-        """Return the next sound of so many bytes; what is missing is silence."""
+        """Return the next `count` bytes of audio, padded with silence."""
         with self._lock:
             if not self._may_play(count):
                 return bytes(count)
@@ -51,16 +49,16 @@ class JitterBuffer:
             return taken.ljust(count, b"\0")
 
     def flush(self) -> None:
-        """Drop the sound that is not played yet."""
+        """Drop the audio that is not played yet."""
         with self._lock:
             self._sound.clear()
             self._playing = False
 
     async def drained(self) -> None:
-        """Wait as long as the waiting sound lasts, and a little longer for a slow speaker."""
+        """Wait as long as the buffered audio lasts, and up to a second more for a slow speaker."""
         await asyncio.sleep(self._seconds())
         left = self._seconds()
-        if left:  # it began late, or its clock is slower than ours
+        if left:  # the speaker started late, or its clock is slower
             await asyncio.sleep(min(left, _LONGEST_REST_SECONDS))
 
     def _may_play(self, count: int) -> bool:

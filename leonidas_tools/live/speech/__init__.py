@@ -1,1 +1,1 @@
-"""Change the pace, loudness and emphasis of the voice, and queue what is not yet heard."""
+"""Change the pace, loudness and emphasis of the voice, and buffer audio until it is played."""

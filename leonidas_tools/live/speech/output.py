@@ -1,4 +1,4 @@
-"""Speech that changes while it is spoken: pace, loudness, pauses and emphasis."""
+"""Apply pace, loudness, pauses and emphasis to speech while it is played."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _HEARD = ("rate", "volume", "emphasis", *_HEARD_WITHOUT_VOICE)
 
 @dataclass(kw_only=True, slots=True)
 class Sound:
-    """Some sound of the model.
+    """Audio of the model.
 
     Args:
-        part: The part it came in.
+        part: The part that contained it.
         hertz: Samples per second.
-        data: Whole samples, less what has been handed on.
+        data: Whole samples that were not yielded yet.
     """
 
     part: ProcessorPart
@@ -59,11 +59,11 @@ class Sound:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """The end of some sound: nothing of it may be heard later.
+    """The end of some audio: none of that audio may be yielded later.
 
     Args:
-        part: What says so; `None` for the end of the stream.
-        failure: What the stream ended with.
+        part: The part that marks the end; `None` for the end of the stream.
+        failure: The exception that ended the stream.
     """
 
     part: ProcessorPart | None = None
@@ -71,7 +71,7 @@ class Mark:
 
 
 class PartQueue:
-    """Parts in their order; while the sound is held, the others overtake it.
+    """A queue of parts in order; while audio is held, other parts overtake it.
 
     Example:
         >>> from genai_processors.content_api import ProcessorPart
@@ -91,11 +91,11 @@ class PartQueue:
 
     @property
     def has_sound(self) -> bool:
-        """Return whether there is sound, or an end of it."""
+        """Return whether audio, or the end of audio, is queued."""
         return bool(self._sounds)
 
     def put(self, item: Sound | Mark | ProcessorPart) -> None:
-        """Put something at the end."""
+        """Add an item at the end."""
         self._count += 1
         if isinstance(item, Sound | Mark):
             self._sounds.append((self._count, item))
@@ -103,18 +103,18 @@ class PartQueue:
             self._others.append((self._count, item))
 
     def put_back(self, sound: Sound) -> None:
-        """Put what is left of a sound where it was taken from."""
+        """Put the rest of some audio back at the front."""
         self._sounds.appendleft((0, sound))
 
     def next(self, *, held: bool) -> Sound | Mark | ProcessorPart | None:
-        """Take what comes next."""
+        """Remove and return the next item, but no audio if audio is held."""
         sounds = () if held else self._sounds
         if sounds and (not self._others or sounds[0][0] < self._others[0][0]):
             return self._sounds.popleft()[1]
         return self._others.popleft()[1] if self._others else None
 
     def drop_sound(self) -> None:
-        """Forget all sound; what marked its end is kept, in its place."""
+        """Drop all audio, but keep the parts that mark its end, in order."""
         marks = [(n, m.part) for n, m in self._sounds if isinstance(m, Mark) and m.part is not None]
         self._others = deque(sorted([*self._others, *marks], key=lambda each: each[0]))
         self._sounds.clear()
@@ -124,9 +124,9 @@ class Output:
     """Buffers parts, and yields each when it may be played, with the speech settings applied.
 
     Args:
-        make_voice: Makes a voice from its samples per second and volume; `None` where there is
-            nothing to change sound with.
-        paced: Whether sound is given only as fast as it is played.
+        make_voice: Creates a voice from its samples per second and volume; `None` if audio cannot
+            be changed.
+        paced: Whether audio is yielded only as fast as it is played.
     """
 
     def __init__(self, make_voice: MakeVoice | None, *, paced: bool) -> None:
@@ -154,11 +154,11 @@ class Output:
             self._unsubscribe = speech.on_change(self._wake, heard=self._changes)
 
     def close(self) -> None:
-        """Stop listening for changes."""
+        """Unsubscribe from changes of the settings."""
         self._unsubscribe()
 
     def put(self, part: ProcessorPart) -> None:
-        """Take in a part."""
+        """Add a part, and drop the held audio if the part signals a barge-in."""
         if part.get_metadata("interrupted"):
             self._drop()
         elif part.substream_name == _TRANSCRIPT:
@@ -175,7 +175,7 @@ class Output:
         self._changed.set()
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
-        """Yield what is handed on, and when."""
+        """Yield each part when it may be played."""
         while True:
             self._changed.clear()
             held_seconds = self._held_seconds()
@@ -198,7 +198,7 @@ class Output:
         return [item]
 
     def _item(self, part: ProcessorPart) -> Sound | Mark | ProcessorPart | None:
-        """Return what waits in the line for a part; of half a sample the rest is waited for."""
+        """Return the queue item for a part; keep half a sample until the rest arrives."""
         hertz = _hertz_of(part)
         if hertz is not None:
             data = self._half_sample + (part.bytes or b"")
@@ -213,7 +213,7 @@ class Output:
         return part
 
     def _drop(self) -> None:
-        """Drop what is held, because the user has interrupted."""
+        """Drop the held audio after a barge-in."""
         self._queue.drop_sound()
         self._voice = None
         self._half_sample = b""
@@ -222,7 +222,7 @@ class Output:
         self._words = SpokenWords()
 
     def _heard(self, sound: Sound) -> list[ProcessorPart]:
-        """Return the next slice of sound with its changes; the rest waits again."""
+        """Return the next slice of audio with the settings applied, and put back the rest."""
         settings = self._speech.current
         stress, until_seconds = self._words.at(self._given_seconds, settings.emphasis)
         if stress is not None and stress.words in settings.emphasis:
@@ -240,14 +240,14 @@ class Output:
         return [*before, *self._given(sound.part, data)]
 
     def _voice_for(self, hertz: int, volume: float) -> tuple[list[ProcessorPart], Voice | None]:
-        """Return what changes the sound, and what is left of the one before it."""
+        """Return the rest of the previous voice's audio, and the voice for this audio."""
         if self._make_voice is None or (self._voice and self._voice.hertz == hertz):
             return [], self._voice
         before, self._voice = self._tail(), self._make_voice(hertz, volume)
         return before, self._voice
 
     def _slice(self, sound: Sound, until_seconds: float, *, whole: bool) -> memoryview:
-        """Cut off what is treated alike."""
+        """Cut off a slice to which one set of settings applies."""
         seconds = until_seconds - self._given_seconds
         if not whole:
             seconds = min(seconds, _SLICE_SECONDS)
@@ -261,7 +261,7 @@ class Output:
         return data
 
     def _tail(self) -> list[ProcessorPart]:
-        """Return what a voice still holds."""
+        """Return the audio that the voice still holds."""
         if self._voice is None or self._last_sound is None:
             return []
         return self._given(self._last_sound, self._voice.flush(), tail=True)
@@ -269,7 +269,7 @@ class Output:
     def _given(
         self, like: ProcessorPart, data: bytes | memoryview, *, tail: bool = False
     ) -> list[ProcessorPart]:
-        """Return a part with this sound; the original part if the sound is the same."""
+        """Return a part with this audio, or the original part if the audio is unchanged."""
         self._last_sound = like
         if not data:
             return []
@@ -280,7 +280,7 @@ class Output:
         return [_sound_part(like, bytes(data), metadata=not tail)]
 
     def _held_seconds(self) -> float:
-        """Return how long no sound is to be handed on."""
+        """Return how many seconds to hold the audio."""
         ahead = self._played_until - self._loop.time() - _LEAD_SECONDS if self._paced else 0.0
         return max(self._speech.paused_seconds, ahead if ahead > _SHORTEST_WAIT_SECONDS else 0.0)
 
@@ -290,14 +290,14 @@ class Output:
                 await self._changed.wait()
 
     def _wake(self, _settings: SpeechSettings) -> None:
-        """Wake the stream, also from the thread of a tool."""
+        """Wake the stream, also from another thread, such as that of a tool."""
         self._loop.call_soon_threadsafe(self._changed.set)
 
 
 def _hertz_of(part: ProcessorPart) -> int | None:
-    """Return the samples per second of a part that the model says, `None` for every other part.
+    """Return the samples per second of the model's audio, or `None` for every other part.
 
-    Taken is 16-bit mono PCM that is not the user's; 24 kHz, as Live sends, where nothing is said.
+    Only 16-bit mono PCM counts. The default rate is 24 kHz, as the Live API sends.
 
     Example:
         >>> _hertz_of(ProcessorPart(b"..", mimetype="audio/pcm;rate=16000", role="model"))
@@ -318,7 +318,7 @@ def _hertz_of(part: ProcessorPart) -> int | None:
 
 
 def _sound_part(like: ProcessorPart, data: bytes, *, metadata: bool = True) -> ProcessorPart:
-    """Return a part as another one is, with other sound."""
+    """Return a copy of a part with other audio."""
     return ProcessorPart(
         data,
         mimetype=like.mimetype,
@@ -329,38 +329,37 @@ def _sound_part(like: ProcessorPart, data: bytes, *, metadata: bool = True) -> P
 
 
 class SpeechOutputProcessor(Stage):
-    """Lets the listener hear what the speech tools have set.
+    """Applies the settings of the speech tools to the model's audio.
 
-    It stands behind a model and changes the sound that comes from it, by the `SpeechState` of the
-    conversation: `rate` without a change of pitch, `volume`, `paused_until` and `emphasis`. A
-    change is heard from the next sound that is handed on. Sound is 16-bit mono PCM
-    (`audio/pcm;rate=24000`, or another rate); while nothing is to be changed it passes as it is,
-    at once.
+    Add it after a model. It applies the `SpeechState` of the conversation: `rate` without a change
+    of pitch, `volume`, `paused_until` and `emphasis`. A change applies from the next audio that is
+    yielded. Audio is 16-bit mono PCM (`audio/pcm;rate=24000`, or another rate). If there is nothing
+    to change, it passes unchanged and at once.
 
-    Which conversation: the one given here, else the one of the stream. In
+    The conversation is `session`, or else that of the stream. In
     `LiveToolSession(live, tools) + SpeechOutputProcessor()` that is the session's own; in
-    `live + tools + SpeechOutputProcessor()` the stages before it are given the same one. A
-    `LiveToolSession` with another session than the one given here is not heard.
+    `live + tools + SpeechOutputProcessor()` the earlier stages receive the same conversation. The
+    settings of a `LiveToolSession` with a session other than `session` do not apply.
 
-    Other parts pass at once and in their order. While sound is held by a pause (or by `paced`) they
-    overtake it, all but `generation_complete` and `turn_complete`, which stay behind the sound that
-    they end. A part with `interrupted` drops everything that is held. At another rate than 1.0, up
-    to 31 ms of sound are held back; the end of a turn, or of the stream, hands on the rest.
+    Other parts pass at once and in order. While audio is held by a pause (or by `paced`), they
+    overtake it, except `generation_complete` and `turn_complete`, which stay after the audio that
+    they end. A part with `interrupted` drops all held audio. At a rate other than 1.0, up to 31 ms
+    of audio are held; the end of a turn, or of the stream, releases them.
 
-    Emphasis is only as precise as the transcript (substream `output_transcription`, to be switched
-    on in the configuration of the model), which says nothing of when a word is spoken. The words
-    are stressed within a few tenths of a second where the transcript comes with the sound or ahead
-    of it; where it comes later, what follows the words is stressed; without one nothing is. Words
-    are stressed once, and only where sound is left to be handed on.
+    Emphasis is only as precise as the transcription (substream `output_transcription`, which the
+    configuration of the model must enable), because a transcription has no times. Words are
+    stressed within a few tenths of a second if the transcription comes with the audio or before it.
+    If it comes later, the audio after the words is stressed; without it, nothing is. Words are
+    stressed once, and only if some of their audio was not yielded yet.
 
-    What has been handed on cannot be called back. Live sends faster than it speaks, so a player
-    with a long queue hears of a change late: use `paced`, or a player that keeps little.
+    Audio that was yielded cannot be changed. Live sends faster than it speaks, so a player with a
+    long buffer applies a change late: use `paced`, or a player with a short buffer.
 
     Args:
-        session: The conversation that is spoken in.
-        speech: The speech settings, without a conversation.
-        paced: Hands sound on as fast as it is played, at most 0.2 s ahead, so that interruptions
-            and changes are heard at once.
+        session: The conversation whose settings apply.
+        speech: Speech settings to use instead of a conversation's.
+        paced: Whether to yield audio only as fast as it is played, at most 0.2 s ahead, so that
+            interruptions and changes take effect at once.
 
     Example:
         >>> speech = SpeechState()
@@ -381,7 +380,7 @@ class SpeechOutputProcessor(Stage):
         self._make_voice = _voices()
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Yield the parts with changed sound."""
+        """Yield the parts with changed audio."""
         output = Output(self._make_voice, paced=self._paced)
         reading = processor.create_task(self._read(content, output))
         try:
@@ -393,9 +392,9 @@ class SpeechOutputProcessor(Stage):
             output.close()
 
     async def _read(self, content: AsyncIterable[ProcessorPart], output: Output) -> None:
-        """Take in everything at once, so that a slow player holds back nothing before it."""
+        """Read all input at once, so that a slow player delays no earlier stage."""
         try:
-            # Stages before this one run in the context of this task, and leave their session in it.
+            # Earlier stages run in the context of this task, and leave their session in it.
             stream.use_session(self._session or stream.session())
             output.follow(self._state())
             if self._speech is None and self._session is None:
@@ -413,7 +412,7 @@ class SpeechOutputProcessor(Stage):
 
 
 def _voices() -> MakeVoice | None:
-    """Load what makes voices, with the first stage and not within a conversation."""
+    """Import the voice class when a stage is created, and not during a conversation."""
     try:
         from leonidas_tools.live.speech.voice import Voice
     except ImportError as error:

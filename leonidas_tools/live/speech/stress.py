@@ -1,4 +1,4 @@
-"""Find stressed words in the sound."""
+"""Find stressed words in the audio."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _MARGIN_SECONDS = 0.1
 
 @dataclass(kw_only=True, slots=True)
 class Stress:
-    """A stretch of the sound that is to be stressed, in seconds of what the model has sent."""
+    """A span of audio to stress, in seconds from the start of the model's audio."""
 
     words: str
     start: float
     end: float
-    begun: bool = False  # some of it has been heard
+    begun: bool = False  # some of its audio was yielded
 
 
 class SpokenWords:
-    """Guesses from the transcript when words are spoken.
+    """Estimates from the transcription when words are spoken.
 
-    A transcript has no times. A piece of it is taken to begin where the piece before it ends, or
-    with the sound that comes after it if that is later, and to go on at 15 characters a second (5
-    where characters are wide). That is right within a few tenths of a second while the transcript
-    comes with its sound or ahead of it; where it lags behind, the sound that follows is stressed.
+    A transcription has no times. Each piece is assumed to begin at the end of the piece before it,
+    or with the audio after it if that is later, and to run at 15 characters a second (5 for wide
+    characters). The estimate is right within a few tenths of a second if the transcription comes
+    with its audio or before it. If the transcription is late, the audio after it is stressed.
 
     Example:
         >>> spoken = SpokenWords()
@@ -50,7 +50,7 @@ class SpokenWords:
         self._end = 0.0
 
     def hear(self, text: str, *, at: float, wanted: Sequence[str]) -> None:
-        """Take in a piece of the transcript."""
+        """Add a piece of the transcription."""
         before = len(self._text)
         self._end = max(self._end, at)
         for character in text:
@@ -62,7 +62,7 @@ class SpokenWords:
                 self._find(words, before)
 
     def at(self, seconds: float, wanted: Sequence[str]) -> tuple[Stress | None, float]:
-        """Return the stress at a place in the sound, and where that changes next."""
+        """Return the stress at a position in the audio, and the position of the next change."""
         self.stresses = [
             each for each in self.stresses
             if each.end > seconds and (each.begun or each.words in wanted)
@@ -74,7 +74,7 @@ class SpokenWords:
         return None, min((stress.start for stress in self.stresses), default=math.inf)
 
     def end_turn(self, at: float) -> None:
-        """End the turn: words without sound get none."""
+        """End the turn, and drop the stress of words without audio."""
         self._text, self._starts, self._end = "", [], at
         self.stresses = [stress for stress in self.stresses if stress.start < at]
         for stress in self.stresses:
@@ -92,7 +92,7 @@ class SpokenWords:
 
 
 def _pattern(words: str) -> re.Pattern[str]:
-    """Return the words of a text; single characters in scripts without spaces."""
+    """Return a pattern for the words of a text, with word boundaries if the text is ASCII."""
     inner = r"\W+".join(re.escape(word) for word in re.findall(r"\w+", words)) or r"(?!)"
     return re.compile(rf"\b{inner}\b" if words.isascii() else inner, re.IGNORECASE)
 

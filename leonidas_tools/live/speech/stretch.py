@@ -1,4 +1,4 @@
-"""Faster and slower speech at the same pitch, as it comes in."""
+"""Change the speed of streamed speech at the same pitch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NOTHING_ADDED = 1e-9
 
 
 class TimeStretch:
-    """Leaves out, or repeats, periods of a voice where they resemble each other most.
+    """Leaves out or repeats pitch periods of a voice where they are most similar.
 
-    The sound is copied as it is, up to the next splice; a splice cross-fades to the place, one
-    pitch period or a little more ahead or back, that continues it best (time-domain overlap-add
-    steered by normalised cross-correlation, as in WSOLA). What is held back is sound in its
-    original form, at most two periods of the lowest pitch (31 ms), so that nothing is ever lost:
-    a change of the rate, `flush` and the way back to 1.0 are seamless.
+    Audio is copied unchanged up to the next splice. A splice cross-fades to the position that
+    continues it best, one pitch period or a little more ahead or back (time-domain overlap-add
+    steered by normalised cross-correlation, as in WSOLA). At most two periods of the lowest pitch
+    (31 ms) are held, in their original form. So nothing is lost, and a change of the rate, `flush`
+    and the return to 1.0 are seamless.
 
     Example:
         >>> stretch = TimeStretch(24_000)
@@ -42,11 +42,11 @@ class TimeStretch:
 
     @property
     def held(self) -> int:
-        """Return how many samples have come in and are not yet accounted for."""
+        """Return the number of samples that are held."""
         return len(self._held)
 
     def feed(self, samples: Samples, rate: float) -> Samples:
-        """Take in some sound and return what can be heard by now."""
+        """Add audio, and return the audio that is ready."""
         if rate != self._rate:
             self._rate, self._to_copy = rate, 0.0
         self._held = np.concatenate([self._held, samples])
@@ -60,22 +60,22 @@ class TimeStretch:
         return np.concatenate(heard) if heard else np.empty(0, np.float32)
 
     def flush(self) -> Samples:
-        """Return what is held, unchanged."""
+        """Return the held audio unchanged."""
         held, self._held = self._held, np.empty(0, np.float32)
         self._to_copy = 0.0
         return held
 
     def _copy(self, at: int, heard: list[Samples]) -> int:
-        """Copy what lies between two splices, as far as it is there."""
+        """Copy the available audio up to the next splice, and return the new position."""
         piece = self._held[at : at + max(0, int(self._to_copy))]
         heard.append(piece)
         self._to_copy -= len(piece)
         return at + len(piece)
 
     def _splice(self, at: int, heard: list[Samples]) -> int:
-        """Leave out or repeat one lag; return where to go on."""
+        """Leave out or repeat one lag, and return the new position."""
         lag, likeness = self._best_lag(at)
-        # Copying this much in all, for each lag left out or repeated, makes the rate.
+        # Copying this many samples for each lag left out or repeated results in the rate.
         due = lag / (self._rate - 1) if self._rate > 1 else lag * self._rate / (1 - self._rate)
         length = max(1, min(lag, round(due)))
         here, there = self._held[at : at + length], self._held[at + lag : at + lag + length]
@@ -101,7 +101,7 @@ class TimeStretch:
 
 
 def _cross_fade(old: Samples, new: Samples, likeness: float) -> Samples:
-    """Fade from one sound to another at the same loudness, however alike they are."""
+    """Fade from one piece of audio to another at constant loudness, given their similarity."""
     rising = (np.arange(len(old), dtype=np.float32) + 0.5) / len(old)
     falling = 1.0 - rising
     shared = 2.0 * min(1.0, max(0.0, likeness))

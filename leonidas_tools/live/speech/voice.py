@@ -1,4 +1,4 @@
-"""The sound of one voice, from bytes to bytes: its pace, and its volume without clicks."""
+"""Change the pace and, without clicks, the volume of one voice, from bytes to bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEEPEST_KNEE = 0.5
 
 
 class Voice:
-    """16-bit mono PCM at another pace and loudness.
+    """Changes the pace and the loudness of 16-bit mono PCM.
 
     Example:
         >>> voice = Voice(24_000, 1.0)
@@ -33,16 +33,16 @@ class Voice:
         self._stretch = TimeStretch(hertz)
 
     def changes(self, *, rate: float, volume: float) -> bool:
-        """Return whether sound that comes now would come out other than it is."""
+        """Return whether audio that is added now would be returned changed or later."""
         return not (rate == volume == self._gain.volume == 1.0 and self._stretch.held == 0)
 
     def feed(self, data: bytes | memoryview, *, rate: float, volume: float) -> bytes:
-        """Take in some sound and return what can be heard by now."""
+        """Add audio, and return the audio that is ready."""
         samples = np.frombuffer(data, "<i2").astype(np.float32) / np.float32(_SCALE)
         return _written(self._stretch.feed(self._gain.feed(samples, volume), rate))
 
     def flush(self) -> bytes:
-        """Return what is held."""
+        """Return the held audio."""
         return _written(self._stretch.flush())
 
 
@@ -52,7 +52,7 @@ def _written(samples: Samples) -> bytes:
 
 
 class Gain:
-    """Multiplies sound by a volume, towards which it moves in a ramp (1.0 in 10 ms).
+    """Multiplies audio by a volume, and reaches a new volume in a ramp (1.0 in 10 ms).
 
     Example:
         >>> gain = Gain(24_000, 0.5)
@@ -65,7 +65,7 @@ class Gain:
         self._step = 1.0 / (_RAMP_SECONDS * hertz)
 
     def feed(self, samples: Samples, volume: float) -> Samples:
-        """Give the samples at a volume; what would exceed 1 is bent below it."""
+        """Return the samples at a volume, and compress those that would exceed 1."""
         if volume == self.volume == 1.0 or not len(samples):
             return samples
         way = self._step * np.arange(1, len(samples) + 1, dtype=np.float32)
@@ -79,7 +79,7 @@ class Gain:
 
 
 def _bent(samples: Samples, volumes: Samples) -> Samples:
-    """Compress what is louder than a knee, which is lower the more is amplified (1.0: none)."""
+    """Compress samples above a knee, which is lower at a higher volume (1.0: no compression)."""
     knee = 1.0 - np.clip(volumes - 1.0, 1e-6, _STEEPEST_KNEE)
     above = np.abs(samples) - knee
     bent = knee + (1.0 - knee) * np.tanh(np.maximum(above, 0.0) / (1.0 - knee))

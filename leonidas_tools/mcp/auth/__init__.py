@@ -1,4 +1,4 @@
-"""Tokens for MCP servers that ask for one, by OAuth."""
+"""OAuth tokens for MCP servers that require one."""
 
 from leonidas_tools.mcp.auth.client import OpenPage, client_auth, token_file
 from leonidas_tools.mcp.auth.failures import LoginRequiredError, NotAuthorizedError, reason

@@ -23,12 +23,12 @@ _PAGE = """<!doctype html><meta charset="utf-8"><title>Leonidas</title><p>{text}
 
 
 class Callback:
-    """Waits for the browser, inside `async with`.
+    """Receives the redirect of the browser, inside `async with`.
 
-    A request that does not carry the state of this login is refused and changes nothing: any page
-    can send a browser here.
+    A request without the state of this login is refused and changes nothing, because any page can
+    send a browser here.
 
-    `ports` are tried in turn; 0 is any free one.
+    `ports` are tried in turn; 0 is any free port.
     """
 
     def __init__(self, *ports: int) -> None:
@@ -60,19 +60,19 @@ class Callback:
 
     @property
     def url(self) -> str:
-        """Return the address that the browser comes back to."""
+        """Return the redirect URL of the login."""
         assert self._server is not None
         return f"http://{_HOST}:{self._server.sockets[0].getsockname()[1]}{_PATH}"
 
     def expect(self, authorization_url: str) -> None:
-        """Record the state that the browser must bring back."""
+        """Record the state that the redirect must contain."""
         self._state = _one(parse_qs(urlsplit(authorization_url).query), "state") or ""
 
     async def result(self, timeout_seconds: float) -> AuthorizationCodeResult:
-        """Return what the browser brought back.
+        """Wait for the redirect, and return its authorization code.
 
         Raises:
-            LoginError: The person refused, or did not log in in time.
+            LoginError: The user refused the login, or did not complete it within the timeout.
         """
         assert self._result is not None
         try:
@@ -83,12 +83,12 @@ class Callback:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
-        while len(self._open) > _MOST_OPEN:  # who says nothing keeps the browser out no longer
+        while len(self._open) > _MOST_OPEN:  # silent connections must not keep the browser out
             oldest = next(iter(self._open))
             del self._open[oldest]
             oldest.transport.abort()
         try:
-            # What is wrong with one request must not be logged as ours.
+            # An invalid request must not be logged as an error of this program.
             with contextlib.suppress(
                 OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, IndexError
             ):
@@ -117,7 +117,7 @@ class Callback:
         await writer.wait_closed()
 
     def _answer(self, target: str) -> tuple[str, str]:
-        """Return the status and the text of the page; keep what the browser brought."""
+        """Return the status and the text of the page; record the result of the login."""
         assert self._result is not None
         parts = urlsplit(target)
         query = parse_qs(parts.query)

@@ -1,4 +1,4 @@
-"""Put a token on each request, and get one where it is missing, as the settings say."""
+"""Add a token to each request, and obtain one if it is missing, by the settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OpenPage: TypeAlias = "Callable[[str], Awaitable[None]]"
 _CLIENT_NAME = "Leonidas"
 _PKCE = "S256"
 _LATER = "http://127.0.0.1/callback"
-"""Stands for the address of a login until its port is known."""
+"""Placeholder for the redirect URL of a login until its port is known."""
 
 
 def client_auth(
@@ -41,7 +41,7 @@ def client_auth(
     open_page: OpenPage | None = None,
     on_secret: Callable[[str], None] | None = None,
 ) -> RenewingProvider | None:
-    """Return what authorizes the requests to a server; `None` where its settings name no `auth`."""
+    """Return the token provider for requests to a server; `None` if its settings have no `auth`."""
     auth = settings.auth
     if auth is None:
         return None
@@ -54,14 +54,14 @@ def client_auth(
 def token_file(
     name: str, settings: MCPServerSettings, on_secret: Callable[[str], None] | None = None
 ) -> TokenFile:
-    """Return where a server's tokens are kept."""
+    """Return the token file of a server."""
     assert settings.auth is not None
     client = _configured_client(settings.auth)
     return TokenFile(name, str(settings.url), client, on_secret)
 
 
 class ClientCredentialsAuth(RenewingProvider, ClientCredentialsOAuthProvider):
-    """Gets tokens by an account of our own."""
+    """Obtains tokens with the client credentials of the settings."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ClientCredentialsAuth(RenewingProvider, ClientCredentialsOAuthProvider):
         assert auth.client_id is not None
         assert auth.client_secret is not None
         with warnings.catch_warnings():
-            # Without an issuer the server says who gives tokens, as it does for logins.
+            # Without an issuer, the server names its authorization server, as it does for logins.
             warnings.simplefilter("ignore", MCPDeprecationWarning)
             super().__init__(
                 server_url=str(settings.url),
@@ -87,9 +87,9 @@ class ClientCredentialsAuth(RenewingProvider, ClientCredentialsOAuthProvider):
 
 
 class LoginAuth(RenewingProvider, OAuthClientProvider):
-    """Gets tokens by the login of a person, and renews them without.
+    """Obtains tokens by a login of the user, and renews them without a login.
 
-    Without `open_page` there is no person.
+    Without `open_page`, no login is possible.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
         self._refused: LoginError | None = None
 
     async def prepare(self, stack: AsyncExitStack) -> None:
-        """Open the port that the browser comes back to.
+        """Open the port for the redirect of the browser.
 
         Raises:
-            LoginNeededError: There is no person to log in.
-            LoginError: The person has refused, or did not come.
+            LoginNeededError: No login is possible.
+            LoginError: An earlier login was refused or not completed, or no port is free.
         """
         if self._open_page is None:
             raise LoginNeededError(self._name)
-        if self._refused is not None:  # the client library asks a server in two ways
+        if self._refused is not None:  # the client library tries a server in two ways
             raise LoginError(str(self._refused))
         registered = _registered_port(self.context.client_info)
         any_port = () if self._auth.callback_port else (registered, 0)
@@ -136,7 +136,7 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
         self.context.client_metadata.redirect_uris = [address]
         client = self.context.client_info
         if self._auth.client_id is None and client and address not in (client.redirect_uris or ()):
-            self.context.client_info = None  # registered for an address that is not to be had
+            self.context.client_info = None  # registered for an address that is not available
 
     async def _send_person(self, url: str) -> None:
         assert self._callback is not None
@@ -156,9 +156,9 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
 
 
 def _check_pkce(metadata: OAuthMetadata | None) -> None:
-    """Refuse an authorization server that says it does not check codes by S256.
+    """Raise an error if an authorization server declares challenge methods without S256.
 
-    Many that do check them do not say so; saying nothing is not a reason.
+    A server that declares none is accepted: many support S256 without declaring it.
     """
     offered = None if metadata is None else metadata.code_challenge_methods_supported
     if offered is not None and _PKCE not in offered:
@@ -177,7 +177,7 @@ def _configured_client(auth: OAuthSettings) -> OAuthClientInformationFull | None
 
 
 def _registered_port(client: OAuthClientInformationFull | None) -> int | None:
-    """Return the port that the client was registered with."""
+    """Return the port with which the client was registered, if any."""
     if client is None or not client.redirect_uris:
         return None
     return urlsplit(str(client.redirect_uris[0])).port

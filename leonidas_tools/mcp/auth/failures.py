@@ -1,4 +1,4 @@
-"""Why there is no token, in words that hold none."""
+"""The reasons why there is no token, in texts without secrets."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _CODE = re.compile(r"[\w .-]{1,60}", re.ASCII)
 
 
 class NotAuthorizedError(httpx2.TransportError):
-    """Raised in place of a request that needs a token where there is none; says why."""
+    """Raised instead of sending a request without its token; the text is the reason."""
 
 
 class LoginRequiredError(NotAuthorizedError):
-    """Raised where a person has to log in first."""
+    """Raised if the user must log in first."""
 
 
 class LoginError(OAuthFlowError):
-    """Raised where a token cannot be got; its text names no secret."""
+    """Raised if no token can be obtained; its text contains no secret."""
 
 
 class LoginNeededError(LoginError):
-    """Raised where a person has to log in, and none is asked now."""
+    """Raised if the user must log in, but no login is possible now."""
 
     def __init__(self, server: str) -> None:
         super().__init__(f"needs a login: run `leonidas mcp login {shlex.quote(server)}`")
 
 
 def reason(error: OAuthFlowError | ValidationError) -> str:
-    """Return why a login has failed, in a few words; what a server wrote is cut.
+    """Return a short reason for a failed login; truncate the text of a server.
 
     Example:
         >>> reason(LoginNeededError("notes"))
@@ -56,7 +56,7 @@ def reason(error: OAuthFlowError | ValidationError) -> str:
 
 
 def refusal(response: httpx2.Response) -> str:
-    """Return what a token endpoint has said that refuses: its error code, else the HTTP status."""
+    """Return the error code in the response of a token endpoint, or else its HTTP status."""
     try:
         code = json.loads(response.content)["error"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Complete the client library: renewal after a restart, and many requests at once."""
+"""Extend the client library: token renewal after a restart, and concurrent requests."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 _HEADER = "Authorization"
 _IN_HEADER, _IN_FORM = "client_secret_basic", "client_secret_post"
 _RENEWAL_SECONDS = 30.0
-"""Time that a renewal may take."""
+"""Timeout of a renewal."""
 _PATIENCE_SECONDS = _RENEWAL_SECONDS + 5
-"""Time another process may take to renew a token, before it is considered hung."""
+"""Seconds to wait while another process renews a token, before it is considered hung."""
 _SETTLE_SECONDS = 5.0
-"""Time that a renewal may still take when the connection is closed."""
+"""Seconds to wait for a running renewal when the connection is closed."""
 OpenClient: TypeAlias = "Callable[[], Awaitable[httpx2.AsyncClient]]"
-"""Opens the client that a renewal is sent by, apart from the call that needs the token."""
+"""Opens the HTTP client of a renewal, which is independent of the call that needs the token."""
 
 _ROUNDS = 3
-"""With the token at hand, with a renewed one, after a login."""
+"""Attempts of a request: with the current token, with a renewed one, and after a login."""
 
 
 class _FixedScopes(OAuthClientMetadata):
-    """Asks for the scopes of the settings; the library writes the server's suggestion over them."""
+    """Keeps the scopes of the settings; the library would overwrite them with the server's."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "scope":
@@ -49,17 +49,17 @@ class _FixedScopes(OAuthClientMetadata):
 
 
 class RenewingProvider(OAuthClientProvider):
-    """Renews tokens before it asks for a login, also those of an earlier process.
+    """Renews tokens before it requires a login, including tokens of an earlier process.
 
-    The library holds its lock from a request's first byte to the head of its answer: one slow call
-    would hold all others. Here the lock is held only while a token is got.
+    The library keeps its lock from the start of a request to the head of its response. One slow
+    call would block all others. This class keeps the lock only while it obtains a token.
 
-    A renewal is a task of its own, and is not cancelled with the call that needs the token: where
-    a refresh token may be used only once, a renewal whose answer is not kept loses the login.
+    A renewal is a separate task, and is not cancelled with the call that needs the token. If a
+    refresh token is valid only once, a renewal whose response is lost also loses the login.
     """
 
     def configure(self, file: TokenFile, auth: OAuthSettings, open_client: OpenClient) -> None:
-        """Set what the library's own initialisation has no place for."""
+        """Set the attributes that the library's constructor has no parameters for."""
         self._file = file
         self._bounds = OAuthRequestBounds(self.context.server_url, auth.issuer)
         self._open_client = open_client
@@ -69,7 +69,7 @@ class RenewingProvider(OAuthClientProvider):
             self.context.client_metadata = _FixedScopes.model_validate(asked)
 
     async def settle(self) -> None:
-        """Let a renewal that has begun end, and cancel it if it does not end soon."""
+        """Wait for a running renewal, and cancel it after 5 seconds."""
         if self._renewal is not None:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({self._renewal}, timeout=_SETTLE_SECONDS)
@@ -77,12 +77,12 @@ class RenewingProvider(OAuthClientProvider):
                 await asyncio.wait({self._renewal})
 
     async def prepare(self, stack: AsyncExitStack) -> None:
-        """Get ready for a login; what it opens is closed when the login has ended."""
+        """Prepare a login; `stack` closes its resources when the login has ended."""
 
     def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Make the requests of a login, each of which is bounded."""
+        """Yield the requests of a login, and apply limits to each."""
         return self._bounds.bounded(super().async_auth_flow(request), request)
 
     async def _auth_flow(
@@ -104,7 +104,7 @@ class RenewingProvider(OAuthClientProvider):
                     step = await flow.asend((yield step))
                 if refused is not None and request.headers.get(_HEADER) in {before, own}:
                     logs_in = True
-                    self._initialized = False  # a failed login leaves what it has found behind
+                    self._initialized = False  # if the login fails, its state is loaded again
                     async with contextlib.AsyncExitStack() as stack:
                         await self.prepare(stack)
                         step = await flow.asend(refused)
@@ -120,7 +120,7 @@ class RenewingProvider(OAuthClientProvider):
                 await self._expire(request.headers.get(_HEADER))
 
     async def _be_current(self) -> None:
-        """Have the token renewed if it has expired, once for all requests that wait for it."""
+        """Renew the token if it has expired, once for all requests that wait for it."""
         async with self.context.lock:
             if not self._initialized:
                 await self._initialize()
@@ -132,10 +132,10 @@ class RenewingProvider(OAuthClientProvider):
             await asyncio.shield(self._renewal)
 
     async def _renew(self) -> None:
-        """Renew the token, or take what another process has renewed meanwhile.
+        """Renew the token, or load a token that another process has renewed meanwhile.
 
         Raises:
-            LoginError: The authorization server does not answer in time, or with what says nothing.
+            LoginError: The authorization server does not respond in time, or with a 5xx or 429.
         """
         async with self._file.turn(_PATIENCE_SECONDS):
             await self._catch_up()
@@ -152,10 +152,10 @@ class RenewingProvider(OAuthClientProvider):
                         f"{_RENEWAL_SECONDS:g} s"
                     ) from None
                 if not await self._handle_refresh_response(response):
-                    self._initialized = False  # as the library does, before a login
+                    self._initialized = False  # as in the library, before a login
 
     async def _catch_up(self) -> None:
-        """See whether another process has renewed what has expired."""
+        """Load a token that another process has renewed, if the current one has expired."""
         if self.context.current_tokens is not None and not self.context.is_token_valid():
             async with self.context.lock:
                 await self._take_up()
@@ -164,7 +164,7 @@ class RenewingProvider(OAuthClientProvider):
         return not self.context.is_token_valid() and self.context.can_refresh_token()
 
     async def _expire(self, header: str | None) -> None:
-        """Have a rejected token renewed, unless that was done meanwhile."""
+        """Mark a rejected token as expired, unless it has been renewed meanwhile."""
         async with self.context.lock:
             tokens = self.context.current_tokens
             is_current = tokens is not None and header == f"Bearer {tokens.access_token}"
@@ -172,7 +172,7 @@ class RenewingProvider(OAuthClientProvider):
                 self.context.token_expiry_time = 1.0  # long ago
 
     async def _take_up(self) -> bool:
-        """Take what another process has renewed: the old refresh token is invalid then."""
+        """Load a token that another process has renewed, if any, as the old one is then invalid."""
         context, kept = self.context, await self._file.get_tokens()
         mine = context.current_tokens
         if kept is None or (mine is not None and mine.access_token == kept.access_token):
@@ -197,13 +197,13 @@ class RenewingProvider(OAuthClientProvider):
         if response.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR or (
             response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         ):
-            # It says nothing about the tokens: a login would not help, and waiting does.
+            # The status does not concern the tokens: a login would not help, but a wait does.
             said = refusal(response)
             raise LoginError(f"its authorization server does not refresh the token ({said})")
         before = self.context.current_tokens
         if await super()._handle_refresh_response(response):
             if not self.context.is_token_valid():
-                self.context.token_expiry_time = None  # a lifetime of nothing says nothing
+                self.context.token_expiry_time = None  # a lifetime of 0 has no meaning
             return True
         self.context.current_tokens = before
         if await self._take_up():
@@ -216,7 +216,7 @@ class RenewingProvider(OAuthClientProvider):
         context = self.context
         before, _ = await self._file.get_servers()
         if _issuer_of(before) != _issuer_of(context.oauth_metadata):
-            # If this login fails, no other authorization server must be sent what this one gave.
+            # If this login fails, the new authorization server must not get the old one's tokens.
             context.clear_tokens()
             await self._file.forget_tokens()
         await self._file.set_servers(context.oauth_metadata, context.protected_resource_metadata)
@@ -224,7 +224,7 @@ class RenewingProvider(OAuthClientProvider):
         return await super()._perform_authorization()
 
     def _send_secret_as_asked(self) -> None:
-        """Send the secret in the form if the authorization server takes none in the header."""
+        """Send the secret in the form if the authorization server accepts none in the header."""
         metadata, client = self.context.oauth_metadata, self.context.client_info
         offered = None if metadata is None else metadata.token_endpoint_auth_methods_supported
         if client is None or client.token_endpoint_auth_method != _IN_HEADER or offered is None:

@@ -1,4 +1,4 @@
-"""The requests of a login beside those to the server: where they may go, and what is read."""
+"""Limits of a login's requests to other hosts: their targets, and their responses."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _MOST_REDIRECTS = 5
 
 
 class _Reach(enum.IntEnum):
-    """The distance of an address from this machine; a server may point at fewer close ones."""
+    """The closeness of an address to this machine; a server may not lead to a closer one."""
 
     PUBLIC = 0
     PRIVATE = 1
     LOOPBACK = 2
     LINK_LOCAL = 3
-    """Addresses at which clouds keep the credentials of a machine."""
+    """Addresses at which clouds serve the credentials of a machine."""
 
 
 class OAuthRequestBounds:
-    """Bounds the requests that a server's metadata lead to.
+    """Limits the requests that result from a server's metadata.
 
-    The metadata are the server's word: it could have us send requests to what only this machine
-    reaches, or tokens over a connection that anyone can read.
+    The metadata is untrusted: it could direct requests to addresses that only this machine reaches,
+    or tokens over a connection that is not encrypted.
 
     The issuer of the settings is trusted like the server's own address.
     """
@@ -50,7 +50,7 @@ class OAuthRequestBounds:
         """Check that a login may send requests to an address.
 
         Raises:
-            LoginError: It is not encrypted, or closer to this machine than the server is.
+            LoginError: The address is not encrypted, or closer to this machine than the server.
         """
         place = _place(url)
         if place in self._trusted:
@@ -70,17 +70,17 @@ class OAuthRequestBounds:
     async def bounded(
         self, flow: AsyncGenerator[httpx2.Request, httpx2.Response], request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Pass on the requests of a login, checked, and their answers, read.
+        """Check and yield the requests of a login, and read their responses.
 
         Raises:
-            LoginError: A request may not be sent, or its answer is too long or too slow.
+            LoginError: A request is not allowed, or its response is too long or too slow.
         """
         try:
             outgoing = await anext(flow)
             while True:
                 if outgoing is not request:
                     await self.check(str(outgoing.url))
-                    # The library gives such a request no time limit at all.
+                    # The library sets no timeout for such a request.
                     outgoing.extensions["timeout"] = httpx2.Timeout(_ANSWER_SECONDS).as_dict()
                 response = yield outgoing
                 if outgoing is not request or response.status_code in _WANTING:
@@ -94,12 +94,12 @@ class OAuthRequestBounds:
             await flow.aclose()
 
     async def send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Send a request for a token, checked, and return its answer, read.
+        """Check and send a token request, and return its response with the body.
 
-        A redirect is followed within its origin only, since the request has a token in it.
+        Redirects are followed only within the origin, because the request contains a token.
 
         Raises:
-            LoginError: The request may not be sent, or its answer is too long or too slow.
+            LoginError: The request is not allowed, or its response is too long or too slow.
         """
         for _ in range(_MOST_REDIRECTS):
             await self.check(str(request.url))
@@ -113,7 +113,7 @@ class OAuthRequestBounds:
 
 
 def leads_away(response: httpx2.Response) -> bool:
-    """Return whether it redirects to another origin, which must not get this request."""
+    """Return whether a response redirects to another origin, which must not get the request."""
     following = response.next_request
     if following is None:
         return False
@@ -124,14 +124,14 @@ def leads_away(response: httpx2.Response) -> bool:
 
 
 _WANTING = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
-"""Answers that a login follows, before which the library reads them to their end."""
+"""Statuses after which a login starts; the library first reads the whole response."""
 
 
 async def _read(response: httpx2.Response) -> None:
-    """Read an answer to its end, which must come soon.
+    """Read the whole body of a response, within limits of time and length.
 
     Raises:
-        LoginError: It is too long or too slow.
+        LoginError: The response is too long or too slow.
     """
     body, place = bytearray(), shown_place(str(response.request.url))
     try:
@@ -149,7 +149,7 @@ async def _read(response: httpx2.Response) -> None:
         ) from None
     except httpx2.DecodingError:
         raise LoginError(f"{place!r} sent a login response that cannot be decoded") from None
-    response.encoding = "utf-8"  # a named one may take hours to decode
+    response.encoding = "utf-8"  # another encoding may take hours to decode
     response._content = bytes(body)  # noqa: SLF001 - the library itself reads without a limit
 
 
@@ -159,7 +159,7 @@ def _place(url: str) -> tuple[str, str]:
 
 
 async def _reach_of(url: str) -> _Reach:
-    """Return the closest address of a host; an unknown name counts as public."""
+    """Return the closeness of a host's closest address; an unknown name counts as public."""
     scheme, host = _place(url)
     if host == "localhost" or host.endswith(".localhost"):
         return _Reach.LOOPBACK
@@ -168,7 +168,7 @@ async def _reach_of(url: str) -> _Reach:
     except ValueError:
         pass
     if getproxies().get(scheme) and not proxy_bypass(host):
-        return _Reach.PUBLIC  # the proxy looks it up, in its own network
+        return _Reach.PUBLIC  # the proxy resolves the name, in its own network
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

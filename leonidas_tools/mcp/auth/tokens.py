@@ -28,13 +28,13 @@ _KIND = "tokens"
 
 
 class TokenFile:
-    """Keeps tokens, the client they were given to, and where they can be renewed.
+    """Stores tokens, the client that they were issued to, and the server that renews them.
 
-    A token that was kept for another address or client is ignored: it goes to no server
-    but the server that it was got for.
+    A stored token of another address or client is ignored: a token is sent only to the server that
+    it was obtained for.
 
-    `client` is that of the settings; without it, one that was registered. `on_secret` is called
-    with each token that is read or written, so that it can be masked.
+    `client` is the client of the settings; without it, a registered client is used. `on_secret` is
+    called with each token that is read or written, so that the token can be masked.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TokenFile:
         self._on_secret = on_secret or (lambda _: None)
 
     def turn(self, patience_seconds: float) -> AbstractAsyncContextManager[None]:
-        """Keep other processes from renewing these tokens inside `with`."""
+        """Prevent other processes from renewing these tokens, inside `async with`."""
         return self._file.turn(patience_seconds)
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -66,17 +66,17 @@ class TokenFile:
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep tokens."""
+        """Store tokens."""
         self._tell(tokens)
         expires_at = None if tokens.expires_in is None else time.time() + tokens.expires_in
         await self._write(tokens=_plain(tokens), expires_at=expires_at)
 
     async def forget_tokens(self) -> None:
-        """Keep the tokens no longer, but the client that was registered."""
+        """Remove the tokens, but keep the registered client."""
         await self._write(tokens=None, expires_at=None)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client: that of the settings, else the one that was registered."""
+        """Return the client of the settings, or else the registered client."""
         if self._client is not None:
             return self._client
         client = _parsed(OAuthClientInformationFull, (await self._read()).get("client"))
@@ -85,13 +85,13 @@ class TokenFile:
         return client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep a client that was registered."""
+        """Store a registered client."""
         if client_info.client_secret:
             self._on_secret(client_info.client_secret)
         await self._write(client=_plain(client_info))
 
     async def get_servers(self) -> tuple[OAuthMetadata | None, ProtectedResourceMetadata | None]:
-        """Return where tokens are renewed, and what for."""
+        """Return the metadata of the authorization server and of the protected resource."""
         kept = await self._read()
         return (
             _parsed(OAuthMetadata, kept.get("authorization_server")),
@@ -101,7 +101,7 @@ class TokenFile:
     async def set_servers(
         self, metadata: OAuthMetadata | None, resource: ProtectedResourceMetadata | None
     ) -> None:
-        """Keep where tokens are renewed."""
+        """Store the metadata of the authorization server and of the protected resource."""
         await self._write(authorization_server=_plain(metadata), resource=_plain(resource))
 
     def remove(self) -> bool:
@@ -135,7 +135,7 @@ class TokenFile:
 
 
 def _parsed(model: type[M], value: object) -> M | None:
-    """Return what was kept; nothing where it cannot be read."""
+    """Return the stored value; `None` if it is missing or invalid."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Results of calls of MCP tools whose server is not available."""
+"""The errors of calls of MCP tools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from leonidas_tools.results.texts import MessageText, join, say
 
 
 def server_down(name: str, reason: str) -> RetryableError:
-    """Return the error of a call whose server was not connected: nothing happened."""
+    """Return the error of a call that was not sent, because its server was not connected."""
     return RetryableError(
         say("mcp_server_down", server=name, reason=reason),
         status="unavailable",
@@ -16,7 +16,7 @@ def server_down(name: str, reason: str) -> RetryableError:
 
 
 def server_lost(name: str, reason: str, *, once: bool) -> ToolError:
-    """Return the error of a call during which the server was lost."""
+    """Return the error of a call during which the connection was lost."""
     message = say("mcp_server_lost", server=name, reason=reason)
     return _gone(message, "mcp_server_lost", once=once)
 
@@ -34,7 +34,7 @@ def too_long_answer(name: str, tool: str, size: str) -> ToolError:
 
 
 def task_lost(name: str, tool: str, why: str, *, once: bool) -> ToolError:
-    """Return the error of a call whose task the server no longer knows."""
+    """Return the error of a call whose task no longer exists at the server."""
     message = say("mcp_task_lost", server=name, tool=tool, reason=why)
     return _gone(message, "mcp_task_lost", once=once)
 
@@ -54,7 +54,7 @@ def asks_without_end(name: str, tool: str, rounds: int, *, once: bool) -> ToolEr
 
 
 def _gone(said: MessageText, reason_code: str, *, once: bool) -> ToolError:
-    """Return the error of a call that may be made again unless it may have had an effect."""
+    """Return the error of a call that can be retried, unless its effect must not happen twice."""
     if once:
         return _unknown(said, reason_code)
     return ToolError(said, status="unavailable", retryable=True, reason_code=reason_code)

@@ -1,4 +1,4 @@
-"""Turn the result of an MCP tool into a `ToolResult`."""
+"""Convert the result of an MCP tool to a `ToolResult`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LONGEST_BLOB = 8192
 
 
 def to_result(answer: CallToolResult) -> ToolResult:
-    """Turn an answer into a result.
+    """Convert an MCP result.
 
-    Structured content is the result if there is any, else the text. Pictures and sounds become
-    media, as many as can be sent, and are not repeated in the result; links and embedded resources
-    stand under `resources`. What is meant for programs (`_meta`) goes nowhere.
+    The value is the structured content, or else the text. Images and audio become media, up to the
+    size limit, and are not repeated in the value. Links and embedded resources are listed under
+    `resources`. Data for programs (`_meta`) is dropped.
 
     Raises:
-        ToolError: A picture or a sound cannot be decoded.
+        ToolError: An image or audio block cannot be decoded.
 
     Example:
         >>> from mcp_types import CallToolResult, TextContent
@@ -55,13 +55,13 @@ def _text(content: Iterable[ContentBlock]) -> str | None:
 
 
 def _data(content: Iterable[ContentBlock]) -> frozenset[str]:
-    """Return what pictures, sounds and embedded resources consist of, encoded."""
+    """Return the encoded data of images, audio and embedded resources."""
     blobs = (getattr(getattr(block, "resource", None), "blob", None) for block in content)
     return frozenset([data for _, data in _encoded(content)]) | frozenset(filter(None, blobs))
 
 
 def _without_data(value: Any, data: frozenset[str]) -> Any:
-    """Return structured content without what it repeats of the other content."""
+    """Return structured content without the data that it repeats from other content."""
     if not data:
         return value
     if isinstance(value, Mapping):
@@ -77,7 +77,7 @@ def _with_resources(value: Any, resources: list[dict[str, Any]]) -> Any:
     if not resources:
         return value
     if isinstance(value, Mapping):
-        # A structured result that has a field of that name speaks of the same resources.
+        # If a structured result has a field of this name, the field describes the same resources.
         return {"resources": resources, **value}
     return {"resources": resources} if value is None else {"text": value, "resources": resources}
 
@@ -90,14 +90,14 @@ def _resource(block: ContentBlock) -> dict[str, Any]:
     hidden = _hidden_fields(block)
     said = block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=hidden)
     blob = said.get("resource", {}).get("blob", "")
-    if len(blob) > _LONGEST_BLOB:  # a part of it would be of no use to anybody
+    if len(blob) > _LONGEST_BLOB:  # a truncated blob would be useless
         del said["resource"]["blob"]
         said["resource"]["size"] = len(blob) * 3 // 4
     return said
 
 
 def _hidden_fields(block: ContentBlock) -> dict[str, Any]:
-    """Return what the model does not need, or gets as media."""
+    """Return the fields that the model does not need, or receives as media."""
     hidden: dict[str, Any] = {"meta": True, "annotations": True, "icons": True}
     if block.type == "resource":
         hidden["resource"] = {"meta": True, **({"blob": True} if _is_shown(block) else {})}
@@ -105,18 +105,18 @@ def _hidden_fields(block: ContentBlock) -> dict[str, Any]:
 
 
 def _is_shown(block: ContentBlock) -> bool:
-    """Return whether an embedded resource is a picture or a sound."""
+    """Return whether an embedded resource is an image or audio."""
     resource: Any = getattr(block, "resource", None)
     return hasattr(resource, "blob") and (resource.mime_type or "").startswith(_SHOWN)
 
 
 def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | None]:
-    """Return the pictures and sounds, as many as can be sent, and what to say of the others."""
+    """Return images and audio up to the size limit, and a message about the others."""
     shown: list[Media] = []
     left_out: list[MessageText] = []
     room = MOST_MEDIA_BYTES
     for mime_type, data in _encoded(content):
-        if len(data) * 3 // 4 > room:  # decoding what is not sent would hold the loop
+        if len(data) * 3 // 4 > room:  # decoding it would block the event loop
             left_out.append(say("mcp_media_size", type=mime_type, bytes=f"{len(data) * 3 // 4:,}"))
             continue
         shown.append(_decoded(mime_type, data))

@@ -17,24 +17,24 @@ _CALL_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerCall:
-    """A call as a server gets it."""
+    """A call for an MCP server."""
 
-    tool: str  # as the server calls it
+    tool: str  # name at the server
     arguments: Mapping[str, Any]
-    once: bool  # it may change what it must not change twice
-    seconds: float  # how long the caller waits
+    once: bool  # whether its effect must not happen twice
+    seconds: float  # timeout of the caller
 
 
 def call_of(
     tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
 ) -> ServerCall:
-    """Return the call that a server gets."""
+    """Return the call for a server."""
     once = not may_repeat(context, effect)
     return ServerCall(tool=tool, arguments=arguments, once=once, seconds=seconds_of(context))
 
 
 def may_repeat(context: ToolContext, effect: ToolEffect) -> bool:
-    """Return whether the call may be repeated: by the settings, the registry or the server."""
+    """Return whether the call may be repeated, by the settings, the registry or the server."""
     call = context.call
     if call.settings is not None and call.settings.effect is not None:
         effect = call.settings.effect
@@ -44,7 +44,7 @@ def may_repeat(context: ToolContext, effect: ToolEffect) -> bool:
 
 
 def seconds_of(context: ToolContext) -> float:
-    """Return how long the call may take, if a limit is set."""
+    """Return the timeout of the call; 30 seconds if none is set."""
     settings, tool = context.call.settings, context.call.tool
     asked = None if settings is None else settings.timeout
     if asked is None and tool is not None:

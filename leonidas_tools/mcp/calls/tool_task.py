@@ -1,7 +1,7 @@
 """Calls that a server runs as tasks: started with one request, then polled until they end.
 
-The protocol 2025-11-25 has tasks, and a tool may require them. The client library knows their
-messages but sends none, so this module sends them as general requests.
+The protocol 2025-11-25 has tasks, and a tool may require them. The client library has the types of
+their messages but does not send them, so this module sends them as general requests.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.5
 _LEAST_POLL_SECONDS = 0.05
 _MOST_POLL_SECONDS = 10.0
-"""Servers may ask for longer intervals: then the call could time out unnoticed."""
+"""Limit of a server's poll interval: with a longer one, the call could time out unnoticed."""
 _CANCEL_SECONDS = 5.0
-"""Time a server may take to start or end a task whose caller was cancelled."""
+"""Seconds to wait for a server to start or end a task whose caller was cancelled."""
 _UNANSWERED = frozenset({mcp_types.CONNECTION_CLOSED, SESSION_GONE, *UNSENT, *UNREADABLE})
 """The codes of errors made by the client, not by the server."""
 _ENDED = frozenset({"completed", "failed", "cancelled"})
@@ -55,7 +55,7 @@ def called_as_tasks(
 
 
 class TaskState(mcp_types.Result):
-    """The state of a task, as far as it is used."""
+    """The used fields of a task's state."""
 
     task_id: str
     status: mcp_types.TaskStatus
@@ -64,16 +64,16 @@ class TaskState(mcp_types.Result):
 
 
 class _Begun(mcp_types.CallToolResult):
-    """The answer to a call: the result, or the task that will have it."""
+    """The response to a call: the result, or the task that will return it."""
 
     task: TaskState | None = None
 
 
 class TaskReports:
-    """Pass progress reports of tasks on to the calls that wait for them.
+    """Passes progress reports of tasks to the calls that wait for the tasks.
 
-    A report names the request that started the task. That was answered long ago, so the client
-    library drops its reports.
+    A report names the request that started the task. The client library drops such a report,
+    because that request is already answered.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class TaskReports:
             del self._listeners[token]
 
     async def heard(self, message: object) -> None:
-        """Pass on a message if it is such a report."""
+        """Pass a message to its listener, if it is the progress report of a task."""
         if not isinstance(message, mcp_types.ProgressNotification):
             return
         report = message.params
@@ -103,7 +103,7 @@ class ToolTask:
 
     def __init__(self, server: str, call: ServerCall, redact: Callable[[str], str]) -> None:
         self.id: str | None = None
-        """The task's id at the server, once it has started: it then runs on by itself."""
+        """Id of the task at the server, once it has started; it then outlives the connection."""
         self._server = server
         self._call = call
         self._redact = redact
@@ -113,11 +113,11 @@ class ToolTask:
     async def run(
         self, client: Client, reports: TaskReports, on_progress: OnProgress
     ) -> mcp_types.CallToolResult:
-        """Start the task if it has not started, and wait for its end; cancelling this cancels it.
+        """Start the task if needed, and return its result; cancellation cancels the task.
 
         Raises:
             MCPError: The server refuses the request, or the task has failed.
-            ToolError: The server has cancelled the task, or no longer knows it.
+            ToolError: The server has cancelled the task, or the task no longer exists there.
             ValidationError: The server's answer is malformed.
         """
         with reports.to(self._token, on_progress):
@@ -134,7 +134,7 @@ class ToolTask:
         state: TaskState | None = None
         if self.id is None:
             begun = await self._begin(client)
-            if begun.task is None:  # some answer at once
+            if begun.task is None:  # some servers return the result at once
                 return begun
             state = begun.task
         request = _ResultRequest(client, str(self.id))
@@ -153,7 +153,7 @@ class ToolTask:
             request.end()
 
     async def _begin(self, client: Client) -> _Begun:
-        """Start the task; if the caller is cancelled meanwhile, note whether it has started."""
+        """Start the task; if the caller is cancelled meanwhile, record the id of a started task."""
         params = mcp_types.CallToolRequestParams(
             name=self._call.tool,
             arguments=dict(self._call.arguments),
@@ -207,7 +207,7 @@ class ToolTask:
             await on_progress(None, None, state.status_message)
 
     async def _cancel(self, client: Client) -> None:
-        """Cancel the task, if the server can."""
+        """Cancel the task, if the server supports this."""
         tasks = client.server_capabilities.tasks
         if self.id is None or tasks is None or tasks.cancel is None:
             return
@@ -222,8 +222,8 @@ class ToolTask:
 class _ResultRequest:
     """A request for the result of a task.
 
-    A server answers when the task has ended. Until then it sends the questions of the task over
-    this request, so the request is sent early if the task requires input.
+    A server responds when the task has ended. Until then, it sends the task's questions over this
+    request. So this request is sent early if the task requires input.
     """
 
     def __init__(self, client: Client, task: str) -> None:
@@ -250,7 +250,7 @@ class _ResultRequest:
         return None
 
     async def result(self) -> mcp_types.CallToolResult:
-        """Return the result of a task that has ended; an early request may yet be refused."""
+        """Return the result of an ended task; repeat an early request that was refused."""
         if self._request is not None:
             await asyncio.wait({self._request})
             if self._request.exception() is None:

@@ -1,1 +1,1 @@
-"""One connection to an MCP server, its health, and how it is restored."""
+"""One connection to an MCP server, its health check, and its reconnection."""

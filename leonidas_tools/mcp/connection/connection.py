@@ -59,9 +59,9 @@ _LONGEST_PAUSE_SECONDS = 60.0
 class ChangeSignal:
     """A signal that the server's tools should be listed again; signals close together count as one.
 
-    The first one counts at once. Those of the next quarter of a second wait until it is over, so a
-    server that announces change upon change is listed four times a second at most; one whose
-    listing takes long, for a fifth of the time.
+    The first signal counts at once. Signals of the next quarter of a second wait until its end: the
+    tools are listed at most four times a second. A signal of the server also waits for four times
+    the duration of the last listing, but at most a minute.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class ChangeSignal:
         self._event.set()
 
     async def wait(self, is_urgent: Callable[[], bool]) -> None:
-        """Wait for the signal, and for signals close to it unless `is_urgent`."""
+        """Wait for a signal, and for signals close to it unless `is_urgent` returns true."""
         now = asyncio.get_running_loop().time
         took = 0.0 if self._last_at is None else now() - self._last_at
         pause_ends = now() + min(_PAUSE_PER_LISTING * took, _LONGEST_PAUSE_SECONDS)
@@ -96,17 +96,17 @@ class ChangeSignal:
 
 
 class MCPConnection:
-    """A connection to one server, open inside `async with`, in one task from start to end."""
+    """A connection to one server, open inside `async with`; one task must open and close it."""
 
     def __init__(
         self, name: str, settings: MCPServerSettings, requests: ServerRequestHandler | None = None
     ) -> None:
         self.lost: str | None = None
-        """Why the connection was lost, once it was."""
+        """Reason for the loss of the connection, once it is lost."""
         self.exit_code: int | None = None
         """The exit code of a server over stdio, if the connection was lost by its exit."""
         self.limit_seconds = settings.timeout or _ANSWER_SECONDS
-        """Time the server may take to answer any request but a call."""
+        """Timeout of any request except a call."""
         self._name = name
         self._settings = settings
         self._requests = requests or ClientFeatures().of(name, settings)
@@ -158,8 +158,8 @@ class MCPConnection:
         ending: set[asyncio.Future[None]] = {*self._calls, *self._tasks}
         for task in self._tasks:
             task.cancel()
-        # First, and in every case: a client left open would cancel this task forever. Only its
-        # own cancel scopes know whether a cancellation is theirs.
+        # First, and in every case: a client left open would cancel this task forever. Only the
+        # client's cancel scopes can recognize their own cancellation.
         swallowed = await self._stack.__aexit__(kind, error, traceback)
         if ending:
             await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
@@ -177,7 +177,7 @@ class MCPConnection:
         return self.lost is None
 
     def relist(self, settings: MCPServerSettings | None = None) -> None:
-        """Have the tools listed again, by other settings of the same server if given."""
+        """Request a new listing of the tools, with new settings of the same server if given."""
         if settings is not None:
             self._resource_tools.settings = settings
         self._changes.set()
@@ -204,11 +204,11 @@ class MCPConnection:
     ) -> mcp_types.CallToolResult:
         """Call a tool, or resume its `task`, which another connection may have started.
 
-        Cancelling this cancels the call at the server, which may take seconds.
+        Cancellation cancels the call at the server, which may take seconds.
 
         Raises:
             RetryableError: The call did not reach the server.
-            ToolError: The server refused the call, or was lost during it.
+            ToolError: The server refused the call, or the connection was lost during it.
         """
         task = task or self.task_for(call)
         unusable = self._unusable
@@ -251,7 +251,7 @@ class MCPConnection:
 
     @property
     def has_printed(self) -> bool:
-        """Return whether a server over stdio has printed what is not a message."""
+        """Return whether a server over stdio has printed output that is not a message."""
         return self._stdio is not None and self._stdio.garbage is not None
 
     @property
@@ -312,9 +312,9 @@ class MCPConnection:
         return self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _keep_subscribed(self) -> None:
-        """Keep the stream open on which newer servers announce changes of their tools.
+        """Keep the stream open on which newer servers send notifications of changed tools.
 
-        The client hands the notifications to `_on_message`, like those of older servers.
+        The client passes the notifications to `_on_message`, like those of older servers.
         """
         for attempt in itertools.count():
             try:
@@ -326,7 +326,7 @@ class MCPConnection:
             except MCPError as error:
                 if error.code == mcp_types.METHOD_NOT_FOUND:
                     return
-            self._suspect("the stream of changes has ended")  # and may have missed some
+            self._suspect("the stream of changes has ended")  # so changes may be missed
             await asyncio.sleep(delay_seconds(attempt))
 
     async def _watch_health(self) -> None:
@@ -364,7 +364,7 @@ class MCPConnection:
             return self._not_reached(say("mcp_session_gone"), call, task)
         if error.code in UNSENT:
             return self._not_reached(error.message, call, task)
-        # Over HTTP one request may be cut off while the others go on.
+        # Over HTTP, one request may be cut off while the others continue.
         cut_off = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED
         unusable = self._unusable
         if unusable is None and not cut_off:

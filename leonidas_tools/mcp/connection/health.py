@@ -13,19 +13,18 @@ if TYPE_CHECKING:
 
 
 class HealthCheck:
-    """Pings a server that is silent, to see whether it still answers.
+    """Pings a silent server, to check whether the server still responds.
 
-    Any message shows that it lives: an answer, a report, a line of its log. After
-    `every_seconds` of silence it is asked, beside the running calls; also when a call was
-    given up. If nothing comes within `limit_seconds` either, it is gone.
+    Any data shows that the server is alive: a response, a progress report, a log line. The server
+    is pinged after `every_seconds` of silence, even during calls, and after a call was cancelled.
+    If nothing arrives within `limit_seconds` of a ping, the server no longer responds.
 
-    A long call is not a reason to end its server, and many servers run a call in the very thread
-    that would answer: while they compute, they are as silent as one that hangs. So a call
-    excuses its server's silence for as long as the call itself may take, and no longer: then
-    it is not waited for any more, and a server that still says nothing is of no use to the next.
+    Many servers run a call in the thread that would answer the ping, so they are silent while they
+    compute. A running call therefore extends the limit up to the timeout of the call, but no
+    longer: the caller has then given up, and a silent server is useless for the next call.
 
-    An error that the server answers `ask` with is an answer. Without `every_seconds` it is never
-    asked.
+    An error response to `ask` also counts as a response. Without `every_seconds`, the server is
+    pinged only after a cancelled call.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class HealthCheck:
         limit_seconds: float,
     ) -> None:
         self.last_ping_seconds: float | None = None
-        """Round-trip time of the last ping."""
+        """Round-trip time of the last answered ping."""
         self._ask = ask
         self._every = math.inf if every_seconds is None else every_seconds
         self._limit = limit_seconds
@@ -47,14 +46,14 @@ class HealthCheck:
         self._news = asyncio.Event()
 
     def heard(self) -> None:
-        """Record that something has come from the server."""
+        """Record that the server has sent data."""
         self._heard_at = self._loop.time()
         if self._asking:
             self._news.set()
 
     @contextmanager
     def call(self, seconds: float) -> Iterator[None]:
-        """Watch one running call, which is given up where it is cancelled."""
+        """Count a call as running, inside `with`; ping the server if the call is cancelled."""
         call = object()
         self._calls[call] = self._loop.time() + seconds
         try:
@@ -64,7 +63,7 @@ class HealthCheck:
             raise
         finally:
             del self._calls[call]
-            if self._in_doubt or self._asking:  # else no moment that is waited for has moved
+            if self._in_doubt or self._asking:  # otherwise, no deadline has changed
                 self._news.set()
 
     async def wait_until_lost(self) -> None:
@@ -102,7 +101,7 @@ class HealthCheck:
         return self._loop.time() if self._in_doubt else self._heard_at + self._every
 
     async def _reached(self, moment: Callable[[], float]) -> None:
-        """Wait for a moment that may move."""
+        """Wait for a deadline that may change."""
         while (left := moment() - self._loop.time()) > 0:
             self._news.clear()
             with contextlib.suppress(TimeoutError):

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _FIRST_SECONDS = 0.5
 _LONGEST_SECONDS = 30.0
 _STEADY_SECONDS = 30.0
-"""A connection that lasted this long was good: the delays start again at the shortest."""
+"""Seconds after which a connection counts as stable: the backoff then starts from the beginning."""
 _MOST_ATTEMPTS = 10
 
 
 def delay_seconds(attempt: int) -> float:
-    """Return the delay before an attempt, counted from 0: it doubles, is bounded, and random."""
+    """Return the delay before an attempt, counted from 0: a limited backoff with jitter."""
     longest: float = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2 ** min(attempt, 10))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
@@ -39,8 +39,8 @@ async def keep_connected(
 ) -> None:
     """Connect, and reconnect after a delay, as long as the server `is_wanted`.
 
-    `serve` returns for how many seconds a lost connection was ready, 0 if it never was; `None` if
-    it ended on purpose. A slow attempt that fails is not a connection that lasted.
+    `serve` returns the seconds that a lost connection was ready, 0 if it never was. It returns
+    `None` if the connection ended on purpose. A slow attempt that fails is not a stable connection.
     """
     attempt = 0
     while True:
@@ -62,11 +62,11 @@ async def send(
 ) -> CallToolResult:
     """Send a call; a task that outlives its connection continues over the next one.
 
-    No task is started twice, with any effect.
+    No task is started twice, whatever its effect.
 
     Raises:
         RetryableError: The call did not reach the server.
-        ToolError: The server refused the call, or was lost during it.
+        ToolError: The server refused the call, or the connection was lost during it.
     """
     task = connection.task_for(call)
     attempt = 0

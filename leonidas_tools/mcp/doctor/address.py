@@ -1,4 +1,4 @@
-"""The way to a server over HTTP: name, port, TLS; and whether it is another path that answers."""
+"""Check the connection to a server over HTTP: name, port, TLS; find another path that answers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
 
 
 async def elsewhere(settings: MCPServerSettings) -> str | None:
-    """Return another address of the same host where an MCP server answers."""
+    """Return another URL of the same host at which an MCP server answers, if there is one."""
     parts = urlsplit(str(settings.url))
     try:
         context = await tls_context(settings)
@@ -83,7 +83,7 @@ async def elsewhere(settings: MCPServerSettings) -> str | None:
 
 
 def may_be_elsewhere(error: Exception) -> bool:
-    """Return whether an error says that another path of the same host may be right."""
+    """Return whether an error suggests that another path of the same host is right."""
     match root_error(error):
         case MCPError() as refused:
             return refused.code == WRONG_PATH
@@ -96,7 +96,7 @@ def may_be_elsewhere(error: Exception) -> bool:
 
 
 def needs_login(error: Exception) -> bool:
-    """Return whether an error says that a person has to log in."""
+    """Return whether an error means that the user must log in."""
     match root_error(error):
         case MCPError() as refused:
             return refused.code == LOGIN_NEEDED

@@ -11,11 +11,11 @@ class CheckResult:
     """The result of one step.
 
     Args:
-        step: What was looked at.
-        outcome: `failed` keeps the server from working, a `note` does not.
-        message: What was seen, without secrets.
-        hint: What to do about it.
-        seconds: How long the step took, where that says something.
+        step: The name of the step.
+        outcome: `failed` if the server cannot work because of it, `note` if the server can.
+        message: The finding, without secrets.
+        hint: The remedy, if one is known.
+        seconds: The duration of the step, if it is meaningful.
     """
 
     step: str

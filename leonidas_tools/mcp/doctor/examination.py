@@ -38,7 +38,7 @@ OnResult: TypeAlias = "Callable[[CheckResult], None]"
 async def examine(
     name: str, settings: MCPServerSettings, report: OnResult, *, call: bool = True
 ) -> bool:
-    """Check all that a server needs, in the order it is needed; end at the first failure.
+    """Check everything that a server needs, in order; stop at the first failure.
 
     Returns:
         Whether the server works.
@@ -69,7 +69,7 @@ async def _before(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
 
 
 class _Examination:
-    """A server that is connected to, once."""
+    """The steps that use a connection to the server."""
 
     def __init__(self, name: str, settings: MCPServerSettings, report: OnResult) -> None:
         self._name = name
@@ -112,8 +112,8 @@ class _Examination:
         )
 
     async def _run(self, listed: Listing) -> list[mcp_types.Tool] | None:
-        """Report which tools are run, and return them; `None` if pins quarantine all."""
-        # To look at what a server lists is not to use it: nothing is trusted by that.
+        """Report the usable tools, and return them; `None` if all are in quarantine."""
+        # An examination does not use the tools, so it must not pin them.
         unpinned = self._settings.model_copy(update={"pin": "off"})
         warnings = _WarningCollector()
         logger = logging.getLogger("leonidas_tools.mcp")
@@ -144,7 +144,7 @@ class _Examination:
         return None if changes and not runs else runs
 
     def _changes(self, tools: list[mcp_types.Tool]) -> dict[str, str]:
-        """Return what keeps tools in quarantine, by name."""
+        """Return the reasons for the quarantine of tools, by name."""
         if self._settings.pin != "quarantine":
             return {}
         try:
@@ -201,7 +201,7 @@ class _Examination:
 
     async def _failed(self, error: Exception, *, gave_up: bool) -> CheckResult:
         settings, connection = self._settings, self._connection
-        # That the server ended when it was given up is not a reason.
+        # After the timeout, the end of the server is a consequence, not the reason.
         reason = with_place(say("mcp_late"), settings.url) if gave_up else connection.why(error)
         if settings.command is not None:
             is_late = connection.lost is None and isinstance(root_error(error), TimeoutError)
@@ -227,7 +227,7 @@ class _Examination:
 
 
 class _WarningCollector(logging.Handler):
-    """Keeps what is warned of."""
+    """Collects the texts of warnings."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -243,7 +243,7 @@ def _is_harmless(tool: mcp_types.Tool) -> bool:
 
 
 async def _no_progress(progress: float | None, total: float | None, message: str | None) -> None:
-    """Ignore the finding."""
+    """Ignore progress."""
 
 
 async def _never_called(*_: Any) -> Any:

@@ -67,7 +67,7 @@ def hint_for(
     is_late: bool = False,
     exit_code: int | None = None,
 ) -> str | None:
-    """Return what to do about a server over stdio that does not start, if that can be told.
+    """Return a remedy for a server over stdio that does not start, if one is known.
 
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings

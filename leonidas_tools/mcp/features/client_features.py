@@ -1,4 +1,4 @@
-"""Client features: elicitation, sampling, roots and logs, for each server as allowed."""
+"""Client features for a server, if its settings allow them: elicitation, sampling, roots, logs."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientFeatures:
-    """Answers what servers ask, as far as their settings allow it.
+    """Answers the requests of servers, if their settings allow these requests.
 
     Args:
-        sampling: The model that answers servers; by default google-genai with its own key.
+        sampling: The model for sampling requests; by default google-genai with its own key.
     """
 
     sampling: SamplingModel | None = None
 
     def of(self, name: str, settings: MCPServerSettings) -> ServerRequestHandler:
-        """Return what answers one server."""
+        """Return the request handler of one server."""
         return ServerRequestHandler(name, settings, self.sampling or GeminiSampling())
 
 
 class ServerRequestHandler:
-    """Answers what one server asks.
+    """Answers the requests of one server.
 
     Args:
         name: The server's name.
-        settings: What it may ask.
-        sampling: The model that answers it.
+        settings: The server's settings, which allow requests.
+        sampling: The model for sampling requests.
     """
 
     def __init__(self, name: str, settings: MCPServerSettings, sampling: SamplingModel) -> None:
         self.calls = OngoingCalls()
-        """Its running calls."""
+        """The running calls of the server."""
         self._settings = settings
         self._client: Client | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -49,29 +49,29 @@ class ServerRequestHandler:
         self._sampling = sampling
 
     def check(self) -> None:
-        """Look whether it can be answered.
+        """Check that the roots in the settings exist.
 
         Raises:
-            ConfigurationError: A directory that it is told of does not exist.
+            ConfigurationError: A root is not an existing directory.
         """
         from leonidas_tools.mcp.features.roots import checked
 
         checked(self._settings.roots)
 
     async def opened(self, client: Client) -> None:
-        """Ask a server for its log, at the level of the settings."""
+        """Request log messages of the server, at the level of the settings."""
         from leonidas_tools.mcp.features.logs import ask_for_logs
 
         self._client = client
         await ask_for_logs(client, self._settings.log_level)
 
     def closed(self) -> None:
-        """Take back its questions: the connection is lost, and no answer would arrive."""
+        """Withdraw the server's questions: the connection is lost, and no answer would arrive."""
         self._client = None
         self.calls.close()
 
     def apply(self, settings: MCPServerSettings) -> None:
-        """Apply settings that need no other connection: where the server may work."""
+        """Apply settings that need no new connection: the roots."""
         from leonidas_tools.mcp.features.roots import tell_change
 
         before, self._settings = self._settings, settings
@@ -81,7 +81,7 @@ class ServerRequestHandler:
             root_error.add_done_callback(self._telling.discard)
 
     def client_options(self) -> dict[str, Any]:
-        """Return the client options that answer the server; what it may not use is not declared."""
+        """Return the client options with the callbacks of the allowed features."""
         from leonidas_tools.mcp.features.elicitation import Elicitation
         from leonidas_tools.mcp.features.logs import ServerLog
         from leonidas_tools.mcp.features.roots import ServerRoots

@@ -1,4 +1,4 @@
-"""Questions of a server to the person."""
+"""Questions of a server to the user."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _PLAIN_PLACE = re.compile(r"([\w.-]+|\[[\da-f:.]+\])(:\d+)?", re.ASCII | re.IGNO
 
 
 class UnaskableError(Exception):
-    """Raised for a question that cannot be put; says why."""
+    """Raised for a question that cannot be asked; its text is the reason."""
 
 
 class Elicitation:
-    """Puts a server's questions to the person of the call that they are about.
+    """Asks a server's questions to the user of the call that they belong to.
 
-    `secrets` are texts that the server was given in confidence, and may not tell.
+    `secrets` are texts of the server's settings, which the server must not disclose.
     """
 
     def __init__(self, server: str, calls: OngoingCalls, secrets: KnownSecrets) -> None:
@@ -59,13 +59,13 @@ class Elicitation:
     async def __call__(
         self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
     ) -> mcp_types.ElicitResult:
-        """Ask, and return the answer; a question that cannot be put is declined."""
+        """Ask the user, and return the answer; decline a question that cannot be asked."""
         try:
             call = self._calls.asking(context.meta)
             if call is None:
-                raise UnaskableError("the call that it belongs to is not known")  # noqa: TRY301 - said once, below
+                raise UnaskableError("the call that it belongs to is not known")  # noqa: TRY301 - logged below
             if not self._requests.admits(_MOST_PER_MINUTE, monotonic()):
-                raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - said once, below
+                raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - logged below
             inquiry = self._inquiry(params)
         except UnaskableError as error:
             if self._warnings.admits(_MOST_PER_MINUTE, monotonic()):
@@ -101,7 +101,7 @@ class Elicitation:
             raise UnaskableError("the address of its page is invalid") from error
         if parts.scheme not in {"http", "https"} or len(params.url) > _LONGEST_URL:
             raise UnaskableError("its page is not at an http or https URL")
-        # A browser may read another host in it than the one that is named to the person.
+        # A browser could parse another host from the URL than the host that the user is shown.
         if not params.url.isprintable() or not _PLAIN_PLACE.fullmatch(parts.netloc):
             raise UnaskableError("the address of its page can be read in two ways")
         if self._secrets.text(params.url) != params.url:
@@ -116,7 +116,7 @@ class Elicitation:
         )
 
     def _message(self, params: mcp_types.ElicitRequestParams) -> str:
-        """Return what it says, without secrets; much more than is shown is not looked through."""
+        """Return the message without secrets, truncated to more than is ever shown."""
         return self._secrets.text(params.message[:_LONGEST_MESSAGE])
 
 
@@ -129,7 +129,7 @@ def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_typ
 
 
 def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an answer, which has nothing in it that was not asked for."""
+    """Return the schema of an answer without other properties; raise an error if it is too long."""
     if len(json.dumps(schema)) > _LONGEST_SCHEMA:
         raise UnaskableError("it asks for too much at once")
     asked = {key: value for key, value in schema.items() if key != "patternProperties"}
@@ -139,7 +139,7 @@ def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _by_title(
     fields: Mapping[str, Any], validate: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Accept the title of an option in place of its value: a person says "Red", not "r"."""
+    """Accept the title of an option instead of its value: a user says "Red", not "r"."""
     chosen = {
         name: {title.casefold(): value for value, title in options_of(schema)}
         for name, schema in fields.items()

@@ -1,4 +1,4 @@
-"""Write log messages of a server to our log: bounded, in one line, without secrets."""
+"""Log the messages of a server: at a limited rate, in one line, without secrets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LEVELS = {
 
 
 async def ask_for_logs(client: Client, level: str) -> None:
-    """Ask a server of the older protocol for its log; a newer one is asked with each request."""
+    """Set the log level of a server of the older protocol; newer ones get it with each request."""
     wanted = level != "off" and client.server_capabilities.logging is not None
     if not wanted or client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return
@@ -56,7 +56,7 @@ async def ask_for_logs(client: Client, level: str) -> None:
 
 
 class ServerLog:
-    """Logs what a server says under a logger of its name, `leonidas_tools.mcp.server.NAME`."""
+    """Logs the messages of a server to its own logger, `leonidas_tools.mcp.server.NAME`."""
 
     def __init__(self, server: str, settings: MCPServerSettings) -> None:
         self._server = server
@@ -106,7 +106,7 @@ def _text(data: Any) -> str:
 
 
 def _line(text: str) -> str:
-    r"""Return a text in one line, with what is not printable written out.
+    r"""Return a text in one line, with escapes for characters that are not printable.
 
     Example:
         >>> _line("done\n\x1b[31m")

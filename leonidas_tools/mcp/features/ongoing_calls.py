@@ -1,4 +1,4 @@
-"""The running calls of a server, to find the one that a question of the server is about."""
+"""The running calls of a server, to find the call that a question of the server belongs to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
 def runs_as(task: str) -> None:
-    """Note that the request which is being sent here runs as a task."""
+    """Record that the request of the current context runs as a task."""
     call = _current.get(None)
     if call is not None:
         call.task = task
@@ -38,52 +38,52 @@ class OnProgress(Protocol):
     async def __call__(
         self, progress: float | None, total: float | None, message: str | None
     ) -> None:
-        """Take it; what a task says of its state has no number."""
+        """Receive a notification; the status message of a task has no `progress`."""
 
 
 class OngoingCall:
-    """A request to a server on behalf of a call, from when it is sent until it is answered.
+    """A running request to a server, on behalf of a call.
 
-    Where the server asks something meanwhile, the call pauses: it ends with `CallPausedError`, and
-    the request waits until a call goes on with the answer.
+    If the server asks a question meanwhile, the call pauses: it ends with `CallPausedError`, and
+    the request waits until another call continues it with the answer.
     """
 
     def __init__(self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]) -> None:
         self.on_gone: Callable[[], None] | None = None
         self.task: str | None = None
-        """Server's identifier of the task that runs the call, if there is one."""
+        """Id of the task at the server that runs the call, if there is one."""
         self._context = context
         self._asked: list[Inquiry] = []
         self._paused_at: Inquiry | None = None
         self._listeners: list[Callable[[], None]] = []
         self._news = asyncio.Event()
-        # In a task of its own: it outlives a call that is paused, and telling a server that hangs
-        # of a cancellation may take seconds, which must not hold the caller.
+        # A separate task: it outlives a paused call, and to cancel the request at a server that
+        # hangs may take seconds, which must not block the caller.
         self._task = asyncio.create_task(self._run(send))
         self._task.add_done_callback(self._done)
 
     @property
     def session(self) -> ToolSession:
-        """Return the conversation it belongs to."""
+        """Return the session of the call."""
         return self._context.session
 
     @property
     def is_paused(self) -> bool:
-        """Return whether it waits for an answer."""
+        """Return whether the call waits for an answer of the user."""
         return self._paused_at is not None
 
     @property
     def inquiry(self) -> Inquiry:
-        """Return what it asks, while it is paused."""
+        """Return the question of a paused call."""
         assert self._paused_at is not None
         return self._paused_at
 
     def on_end(self, listener: Callable[[], None]) -> None:
-        """Call back when the request has ended or its end is not waited for any more."""
+        """Call `listener` when the request has ended or was aborted."""
         self._listeners.append(listener)
 
     async def ask(self, inquiry: Inquiry) -> tuple[Decision, str]:
-        """Ask the person; cancelling this withdraws the question."""
+        """Ask the user, and return the decision; withdraw the question on cancellation."""
         self._asked.append(inquiry)
         self._news.set()
         try:
@@ -95,10 +95,10 @@ class OngoingCall:
         return inquiry.answered.result()
 
     async def go_on(self, context: ToolContext) -> Any:
-        """Wait for the answer of the server; cancelling this cancels the request.
+        """Wait for the response of the server; cancel the request on cancellation.
 
         Raises:
-            CallPausedError: The server asks something first.
+            CallPausedError: The server asks a question first.
         """
         self._context = context
         while not self._task.done():
@@ -115,13 +115,13 @@ class OngoingCall:
         return await self._task
 
     def answer(self, decision: Decision, why_not: str) -> None:
-        """Send the server the answer to its request."""
+        """Set the answer to the question of a paused call."""
         inquiry, self._paused_at, self.on_gone = self._paused_at, None, None
         if inquiry is not None and not inquiry.answered.done():
             inquiry.answered.set_result((decision, why_not))
 
     def take_back(self) -> None:
-        """Take back all its questions; the request goes on as if unanswered."""
+        """Withdraw all questions; the request continues as if they were unanswered."""
         for inquiry in tuple(self._asked):
             if not inquiry.answered.done():
                 inquiry.answered.set_result((Decision.deny(), "withdrawn"))
@@ -138,7 +138,7 @@ class OngoingCall:
         try:
             return await send(self._on_progress)
         finally:
-            self._news.set()  # here, which is a turn of the loop earlier than in a callback
+            self._news.set()  # here, one iteration of the event loop earlier than in a callback
 
     async def _on_progress(
         self, progress: float | None, total: float | None, message: str | None
@@ -164,7 +164,7 @@ class OngoingCall:
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener()
-        self.take_back()  # its questions are closed, and it may be released
+        self.take_back()  # closes the questions, and releases a paused call
         self._news.set()
 
 
@@ -177,27 +177,27 @@ class OngoingCalls:
     def begin(
         self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]
     ) -> OngoingCall:
-        """Send a request."""
+        """Send a request, and record it while it runs."""
         call = OngoingCall(context, send)
         self._under_way.append(call)
         call.on_end(lambda: self._under_way.remove(call))
         return call
 
     def paused(self, context: ToolContext) -> OngoingCall | None:
-        """Return the request that goes on in this call, if one does."""
+        """Return the paused request that this call continues, if there is one."""
         paused = context.session.get(PausedCalls).take(context.call.number)
         return paused if isinstance(paused, OngoingCall) else None
 
     def close(self) -> None:
-        """Take back all questions: the connection is lost, and no answer would arrive."""
+        """Withdraw all questions: the connection is lost, and no answer would arrive."""
         for call in tuple(self._under_way):
             call.take_back()
 
     def asking(self, meta: RequestParamsMeta | None) -> OngoingCall | None:
-        """Return the call that what the server asks now is about.
+        """Return the call that the current question of the server belongs to.
 
-        Where neither the protocol tells nor the server, it is about the only conversation that
-        calls the server; where there are several, that is unknown.
+        If neither the question nor the context identifies a call, return the latest call of the
+        only session that uses the server. If several sessions use it, return `None`.
         """
         about = (meta or {}).get(_RELATED_TASK)
         if isinstance(about, Mapping) and about.get("taskId") is not None:

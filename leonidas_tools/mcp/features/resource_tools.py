@@ -37,9 +37,9 @@ _LONGEST_DESCRIPTION = 300
 
 
 class ResourceTools:
-    """Tools that list and read the resources of a server, and its prompts, where that is wanted.
+    """Tools that list and read the resources and prompts of a server, if the settings enable them.
 
-    They are listed beside its own tools, with its name before theirs.
+    They are listed beside the server's own tools, with the server's name or prefix in their names.
     """
 
     def __init__(self, server: str, settings: MCPServerSettings) -> None:
@@ -47,7 +47,7 @@ class ResourceTools:
         self._server = server
 
     def tools(self, capabilities: mcp_types.ServerCapabilities) -> list[mcp_types.Tool]:
-        """Return the tools for what the server has."""
+        """Return the tools for the capabilities of the server."""
         found: list[mcp_types.Tool] = []
         if self.settings.resources and capabilities.resources is not None:
             found += _resource_tools(self._server)
@@ -58,13 +58,13 @@ class ResourceTools:
     def request(
         self, client: Client, tool: str, arguments: Mapping[str, Any]
     ) -> Coroutine[Any, Any, mcp_types.CallToolResult] | None:
-        """Return the request that a call of one of these tools makes; `None` for other tools."""
+        """Return the request for a call of one of these tools; `None` for other tools."""
         answer = self._answers().get(tool)
         return None if answer is None else _run(partial(answer, client, arguments))
 
     @property
     def _before(self) -> str:
-        # With a prefix set, every tool gets it anyhow.
+        # A prefix in the settings is added to every tool.
         return "" if self.settings.prefix else self._server + _SEPARATOR
 
     def _answers(self) -> dict[str, Answer]:
@@ -112,7 +112,7 @@ def _resource_tools(name: str) -> list[mcp_types.Tool]:
 async def _listed_resources(
     client: Client, arguments: Mapping[str, Any]
 ) -> mcp_types.CallToolResult:
-    """Return a page of the resources, and at first the templates."""
+    """Return a page of the resources; the first page also contains the templates."""
     cursor = arguments.get("cursor")
     page = await client.list_resources(cursor=cursor)
     templates = await _templates(client) if cursor is None else []
@@ -121,10 +121,10 @@ async def _listed_resources(
 
 
 async def _read_resource(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
-    """Return a resource, as a tool would embed it.
+    """Return a single text as text, and other contents as embedded resources.
 
     Raises:
-        ToolError: It has no such resource.
+        ToolError: The server has no such resource.
     """
     uri = str(arguments["uri"])
     try:
@@ -192,10 +192,10 @@ async def _listed_prompts(client: Client, arguments: Mapping[str, Any]) -> mcp_t
 
 
 async def _got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
-    """Return a prompt: its messages in order, with pictures, sounds and resources beside them.
+    """Return the messages of a prompt in order, with images, audio and resources as content.
 
     Raises:
-        ToolError: It has no such prompt, or wants other arguments.
+        ToolError: The server has no such prompt, or requires other arguments.
     """
     name = str(arguments["name"])
     try:
@@ -228,7 +228,7 @@ def _message_of_prompt(message: mcp_types.PromptMessage) -> dict[str, str]:
 
 
 def _listing_tool(name: str, description: str) -> mcp_types.Tool:
-    """Return a tool that lists something, a page a call."""
+    """Return a tool that lists items, one page per call."""
     cursor = {
         "type": "string",
         "description": "Where to go on: the 'next_cursor' of the answer before.",
@@ -263,7 +263,7 @@ def _page_of(
 
 
 def _shown(things: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]]:
-    """Return what the model needs of things that a server lists: the first of them, in short."""
+    """Return the fields that the model needs, for the first 100 items, with short descriptions."""
     said = [
         each.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
         for each in things[:_MOST_LISTED]

@@ -1,4 +1,4 @@
-"""The roots that a server is told."""
+"""The roots of a server: the directories in which it may work."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ logger = visible_logger(__name__)
 
 
 class ServerRoots:
-    """Tells a server its directories."""
+    """Answers a server's requests for its roots."""
 
     def __init__(self, directories: Callable[[], Iterable[str]]) -> None:
         self._directories = directories
 
     async def __call__(self, _: ClientRequestContext) -> mcp_types.ListRootsResult:
-        """Return those that exist; one may have gone since."""
+        """Return the roots that still exist."""
         directories = [path for each in self._directories() if (path := _path(each)).is_dir()]
         return mcp_types.ListRootsResult(
             roots=[
@@ -40,7 +40,7 @@ class ServerRoots:
 
 
 async def tell_change(client: Client, directories: Sequence[str]) -> None:
-    """Tell a server that where it may work has changed; newer ones ask each time."""
+    """Notify a server that its roots have changed; newer servers request them each time."""
     try:
         checked(directories)
     except ConfigurationError as error:
@@ -54,10 +54,10 @@ async def tell_change(client: Client, directories: Sequence[str]) -> None:
 
 
 def checked(directories: Iterable[str]) -> None:
-    """Look whether directories exist.
+    """Check that directories exist.
 
     Raises:
-        ConfigurationError: One does not.
+        ConfigurationError: A directory does not exist.
 
     Example:
         >>> checked(["/"])

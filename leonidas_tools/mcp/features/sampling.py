@@ -1,4 +1,4 @@
-"""A model that answers what servers ask of it."""
+"""A model that answers the sampling requests of servers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SamplingTurn:
 
     Args:
         role: `user` or `assistant`.
-        content: Texts, pictures and sounds.
+        content: Texts, images and audio.
     """
 
     role: str
@@ -33,11 +33,11 @@ class SamplingRequest:
 
     Args:
         server: The server's name.
-        model: The model that is to answer.
-        turns: The conversation so far.
-        max_tokens: How long the answer may be.
-        system_prompt: What the server tells the model beforehand.
-        temperature: How freely it may answer.
+        model: The name of the model.
+        turns: The messages of the request.
+        max_tokens: Most tokens of the answer.
+        system_prompt: The system prompt of the server.
+        temperature: The sampling temperature.
         stop_sequences: Texts at which the answer ends.
     """
 
@@ -56,8 +56,8 @@ class SamplingAnswer:
 
     Args:
         text: The answer.
-        model: The model that has answered.
-        stop_reason: Why it ended: `endTurn`, `maxTokens` or `stopSequence`.
+        model: The name of the model that answered.
+        stop_reason: The reason for its end: `endTurn`, `maxTokens` or `stopSequence`.
     """
 
     text: str = field(repr=False)
@@ -66,21 +66,21 @@ class SamplingAnswer:
 
 
 SamplingModel: TypeAlias = Callable[[SamplingRequest], Awaitable[SamplingAnswer]]
-"""Answers a request; it is given no tools and knows nothing of our conversation."""
+"""Answers a request, without tools and without access to the conversation."""
 
 
 class GeminiSampling:
-    """Answers by google-genai.
+    """Answers requests with google-genai.
 
     Args:
-        client: The client; by default one with the key of the environment, made when first needed.
+        client: The client; by default one with the key of the environment, made on first use.
     """
 
     def __init__(self, client: Client | None = None) -> None:
         self._client = client
 
     async def __call__(self, request: SamplingRequest) -> SamplingAnswer:
-        """Ask the model."""
+        """Send a request to the model, and return its answer."""
         from google import genai
         from google.genai import types
 

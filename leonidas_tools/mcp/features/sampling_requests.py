@@ -1,4 +1,4 @@
-"""Handle sampling requests: check the settings, ask a person, and answer."""
+"""Handle sampling requests: check the settings, ask the user, and answer."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _REFUSED = -1
-"""The code that the specification has for a person's no."""
+"""Error code of the specification for a user's refusal."""
 _MOST_WARNINGS_PER_MINUTE = 10
 _MOST_TURNS = 100
 _LONGEST = 262_144
-"""Most characters a server may hand to a model at once."""
+"""Most characters of text in a request."""
 
 
 class RefusedError(Exception):
-    """Raised for a request that is not answered; says why, and by which code."""
+    """Raised for a request that is refused, with the reason and the error code."""
 
     def __init__(self, message: str, code: int = mcp_types.INVALID_PARAMS) -> None:
         super().__init__(message)
@@ -49,12 +49,12 @@ class RefusedError(Exception):
 
 
 class SamplingRequests:
-    """Has a model answer a server, where a rule or a person allows it.
+    """Answers a server's sampling requests with a model, if a rule or the user allows this.
 
-    Rules know it as the tool `SERVER__sampling`.
+    In rules, sampling is the tool `SERVER__sampling`.
 
-    `identity` stands for the command or the address behind the name; `secrets` are texts that the
-    server was given in confidence, and may not tell.
+    `identity` identifies the command or the address of the server. `secrets` are texts of the
+    server's settings, which the server must not disclose.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SamplingRequests:
         secrets: KnownSecrets,
     ) -> None:
         self._server = server
-        # An "always" is for this server, not for another one of its name.
+        # An "always" applies to this server, not to another one with the same name.
         self._metadata = ToolMetadata(
             name=f"{server}__sampling",
             description="",
@@ -86,7 +86,7 @@ class SamplingRequests:
     async def __call__(
         self, context: ClientRequestContext, params: mcp_types.CreateMessageRequestParams
     ) -> mcp_types.CreateMessageResult | mcp_types.ErrorData:
-        """Answer, or says why not."""
+        """Return the answer of the model, or an error with the reason for a refusal."""
         try:
             return await self._answered(params, context.meta)
         except RefusedError as error:
@@ -106,7 +106,7 @@ class SamplingRequests:
         await self._ask(request, meta)
         try:
             answer = await self._model(request)
-        except Exception as error:  # a model is others' code, and may raise anything
+        except Exception as error:  # the model may be foreign code, which may raise anything
             logger.warning("The model %r raised %s", request.model, described(error))
             raise RefusedError("The model has failed.", mcp_types.INTERNAL_ERROR) from error
         return mcp_types.CreateMessageResult(
@@ -117,10 +117,10 @@ class SamplingRequests:
         )
 
     async def _ask(self, request: SamplingRequest, meta: RequestParamsMeta | None) -> None:
-        """Ask the person of the call that it is about.
+        """Ask the user of the call that the request belongs to.
 
         Raises:
-            RefusedError: A rule or the person says no, or there is no person to ask.
+            RefusedError: A rule or the user denies the request, or the call is unknown.
         """
         call = self._calls.asking(meta)
         if call is None:
@@ -154,14 +154,14 @@ class SamplingRequests:
     def _request(self, params: mcp_types.CreateMessageRequestParams) -> SamplingRequest:
         if params.tools or params.tool_choice is not None:
             raise RefusedError("it requests tools, which servers may not use")
-        # Before secrets are looked for, which would hold the event loop.
+        # Before the search for secrets, which would block the event loop.
         if not 0 < len(params.messages) <= _MOST_TURNS or _length(params) > _LONGEST:
             raise RefusedError("it sends nothing, or too much at once")
         turns = tuple(_turn(message, self._secrets) for message in params.messages)
         model, most = self._settings.model, self._settings.max_tokens
         assert model is not None
-        # What it would like to see of our conversation (`includeContext`) is not declared, so
-        # that it is told nothing; and which model it prefers is for the settings to say.
+        # `includeContext` is not supported, so the model gets nothing of the conversation. The
+        # settings choose the model, not the preferences of the server.
         return SamplingRequest(
             server=self._server,
             model=model,

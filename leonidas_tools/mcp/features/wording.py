@@ -1,4 +1,4 @@
-"""Word the questions of servers as spoken sentences that begin with the server's name."""
+"""Format the questions of servers as spoken sentences that name the server first."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def asks(
 
 
 def opens(server: str, host: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
-    """Return a server's wish that a page be opened."""
+    """Return the sentence for a server's request to open a page."""
     return words.template("mcp_opens", language).format(
         server=server, host=host, message=clean(message)
     )
 
 
 def samples(server: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
-    """Return a server's wish to ask a model."""
+    """Return the sentence for a server's request to use a model."""
     return words.template("mcp_samples", language).format(server=server, message=clean(message))
 
 
 def clean(text: str, longest: int = _LONGEST_MESSAGE) -> str:
-    r"""Return a server's text in one line, without what would move a cursor or turn its direction.
+    r"""Return a server's text in one line, shortened, without control and format characters.
 
     Example:
         >>> clean("Hello\n  \x1b[31mworld")

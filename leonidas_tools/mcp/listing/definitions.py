@@ -1,9 +1,10 @@
-"""Turn the listing of a server into `Tool`s."""
+"""Convert the listing of a server to `Tool`s."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -32,32 +33,34 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 _SLICE = 64
-"""Number of schemas read before the loop gets a turn: each takes some 50 microseconds."""
+"""Schemas read in one iteration of the event loop: each takes about 50 microseconds."""
 _LONGEST_DESCRIPTION = 65_536
-"""Most characters of a description that are used: it is looked through more than once."""
+"""Most characters of a description that are used: a description is scanned several times."""
+_MOST_SECONDS = 5.0
+"""Most seconds of CPU time for the definitions of a listing; most take a millisecond each."""
 AnyTool: TypeAlias = Tool[..., Any]
 CallTool: TypeAlias = Callable[
     [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]
 ]
 """Calls a tool of a server: its name, its arguments, the context and its effect."""
 _Made: TypeAlias = tuple["mcp_types.Tool", Mapping[str, Any], Pin | None, bool]
-"""Inputs a tool is made from: while they are the same, so is the tool."""
+"""The inputs of a tool: the tool is kept while these are unchanged."""
 _TEXTS = frozenset({"description", "title", "$comment"})
 
 
 class DefinitionReader:
-    """The tools of one server; one whose definition is the same stays the same `Tool`.
+    """Reads the tools of one server; a tool with an unchanged definition keeps its `Tool`.
 
     Args:
         server: The server's name.
-        settings: Which of its tools are used, and how.
-        call: How its tools are called.
+        settings: The server's settings, which select its tools.
+        call: Calls a tool of the server.
     """
 
     def __init__(self, server: str, settings: MCPServerSettings, call: CallTool) -> None:
         self.settings = settings
         self.report = ListingReport()
-        """Problems and notes of the last listing, for a person."""
+        """Problems and notes of the last listing, for the user."""
         self._server = server
         self._call = call
         self._identity = identity_of(settings)
@@ -70,16 +73,16 @@ class DefinitionReader:
 
     @property
     def are_stale(self) -> bool:
-        """Return whether settings, or what a person trusts, are others than when they were read."""
+        """Return whether settings or trusted definitions have changed since the last read."""
         if self._read_for not in (None, self.settings):
             return True
         return bool(self.report.quarantined) and self._pins.are_stale
 
     def check_trust(self, tool: str) -> None:
-        """Check that a tool may still run: it may have changed since it was called.
+        """Check that a tool may still run: its definition may have changed since the call.
 
         Raises:
-            ToolDeniedError: It is in quarantine.
+            ToolDeniedError: The tool is in quarantine.
         """
         if tool in self.report.quarantined:
             message = say("mcp_tool_changed", tool=tool, server=self._server)
@@ -102,7 +105,7 @@ class DefinitionReader:
                 if is_used(settings, name)
             } | telling
             tools = await self._read(settings, used, said, pins, report)
-            if settings is self.settings:  # they may have changed meanwhile
+            if settings is self.settings:  # otherwise, the settings have changed meanwhile
                 self._warn([*twice, *too_many])
                 report.after(self.report)
                 report.tell(self._server, self.report)
@@ -112,7 +115,7 @@ class DefinitionReader:
     async def _without_secrets(
         self, tools: Iterable[mcp_types.Tool]
     ) -> tuple[list[mcp_types.Tool], dict[str, str]]:
-        """Return the tools whose name has no secret, and why the others are left out."""
+        """Return the tools whose names contain no secret, and the reason for each dropped tool."""
         harmless: list[mcp_types.Tool] = []
         telling: dict[str, str] = {}
         for number, tool in enumerate(tools):
@@ -126,7 +129,7 @@ class DefinitionReader:
         return harmless, telling
 
     def _warn(self, warnings: list[str]) -> None:
-        """Log what the listing before gave no reason to say."""
+        """Log the warnings that are new since the previous listing."""
         before = set(self._said)
         new = [f" {warning}" for warning in warnings if warning not in before]
         warn_of_few(self._server, new)
@@ -135,7 +138,7 @@ class DefinitionReader:
     async def _pinned(
         self, settings: MCPServerSettings, listed: list[str], used: Mapping[str, mcp_types.Tool]
     ) -> tuple[Mapping[str, ToolDefinition], Mapping[str, Pin] | None, ListingReport]:
-        """Return the definitions of the tools, and their pins; `None` where they are not known."""
+        """Return the definitions of the tools, their pins (`None` if unknown), and a report."""
         report = ListingReport(denies=settings.pin == "quarantine")
         said: dict[str, ToolDefinition] = {}
 
@@ -146,7 +149,7 @@ class DefinitionReader:
                 return {}, []
             return self._pins.check(said)
 
-        # A thread of its own: the disk may be slow, and another process may hold the file.
+        # A separate thread: the disk may be slow, and another process may lock the file.
         worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-pins")
         try:
             pins, new = await asyncio.get_running_loop().run_in_executor(worker, look)
@@ -171,6 +174,7 @@ class DefinitionReader:
         report: ListingReport,
     ) -> list[AnyTool]:
         known: dict[str, tuple[_Made, AnyTool | None]] = {}
+        seconds = 0.0
         for name, definition in used.items() if pins is not None else ():
             if len(known) % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -179,7 +183,12 @@ class DefinitionReader:
             made = (definition, {} if said is None else said.arguments, changed, report.denies)
             before = self._known.get(name)
             if before is None or before[0] != made:
+                if seconds > _MOST_SECONDS:
+                    report.left_out[name] = f"reading the tools before it took {seconds:.1f} s"
+                    continue
+                began = time.thread_time()
                 before = (made, self._made(made, definitions[name], report))
+                seconds += time.thread_time() - began
                 await asyncio.sleep(0)  # compiling its schemas may have taken long
             elif before[1] is None:
                 report.remember(self.report, name, self._key(name))
@@ -194,7 +203,7 @@ class DefinitionReader:
         if without_unseen(said.description) != said.description:
             report.unseen.append(definition.name)
         try:
-            # No answer of a tool passes that cannot be checked, and by then it has run.
+            # With an invalid output schema, every result would fail, after the tool has run.
             ArgumentValidator(definition.output_schema or {})
             parameters, values = self._parameters(said), dict(fixed)
             if fixed:
@@ -209,7 +218,7 @@ class DefinitionReader:
         return None
 
     def _parameters(self, said: ToolDefinition) -> dict[str, Any]:
-        """Return the schema of the arguments, which tells the model no secret."""
+        """Return the schema of the arguments; raise an error if it contains a secret."""
         if self._secrets(said.input_schema) != said.input_schema:
             raise SchemaError("its parameters have a secret of the server's settings")
         visible: dict[str, Any] = visible_schema(dict(said.input_schema))
@@ -226,7 +235,7 @@ class DefinitionReader:
         name, effect, call = described.name, ToolEffect(described.effect), self._call
         description = without_unseen(described.description)
 
-        # The parameter's name is one that no MCP tool has an argument of.
+        # No MCP tool has an argument with the name of this parameter.
         async def run(leonidas_tool_context: ToolContext, **arguments: Any) -> ToolResult:
             return await call(name, {**arguments, **fixed}, leonidas_tool_context, effect)
 
@@ -236,14 +245,14 @@ class DefinitionReader:
             parameters=parameters,
             function=run,
             category=ToolCategory.MCP,
-            effect=None if effect is ToolEffect.ONCE else effect,  # else no hint says so
+            effect=None if effect is ToolEffect.ONCE else effect,  # `ONCE` without a hint
             lane=f"mcp:{self._server}",
             tags=("mcp", self._server),
             origin=ToolOrigin(server=self._server, tool=name, identity=self._identity),
             fixed=fixed,
             quarantine=say("mcp_tool_changed", tool=name, server=self._server) if denied else None,
         )
-        _ = tool.metadata  # made now, while the loop gets its turns, not when all are registered
+        _ = tool.metadata  # computed now, while the event loop runs, not when all are registered
         return tool
 
     def _key(self, tool: str) -> str:
@@ -251,7 +260,7 @@ class DefinitionReader:
 
 
 def _by_name(tools: Iterable[mcp_types.Tool]) -> tuple[dict[str, mcp_types.Tool], list[str]]:
-    """Return the tools by name, and what to say of those that share one."""
+    """Return the tools by name, and warnings about duplicate names."""
     listed: dict[str, mcp_types.Tool] = {}
     twice: dict[str, None] = {}
     for tool in tools:
@@ -263,7 +272,7 @@ def _by_name(tools: Iterable[mcp_types.Tool]) -> tuple[dict[str, mcp_types.Tool]
 def _used(
     settings: MCPServerSettings, listed: Mapping[str, mcp_types.Tool]
 ) -> tuple[dict[str, mcp_types.Tool], list[str]]:
-    """Return the used tools, and a message where there are more."""
+    """Return the used tools, and a warning if there are more than `max_tools`."""
     used = {name: each for name, each in listed.items() if is_used(settings, name)}
     most = settings.max_tools
     if not most or len(used) <= most:
@@ -273,7 +282,7 @@ def _used(
 
 
 def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefinition:
-    """Return the definition of a tool as it is pinned and declared, without the secrets."""
+    """Return the definition of a tool in its pinned and declared form, without secrets."""
     return ToolDefinition(
         name=definition.name,
         description=secrets.text(
@@ -285,18 +294,18 @@ def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefiniti
 
 
 def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:
-    """Return what a call changes, as far as the server says.
+    """Return the effect of a call, by the annotations of the server.
 
-    Annotations are hints of somebody who may not be trusted. They say how often a call may be
-    repeated and beside what it may run; a hint that is missing counts as the protocol has it: a
-    tool changes something on each call. `read_only_hint` outweighs all others, which mean
-    nothing beside it. Whether what a tool changes is lost (`destructive_hint`) or the world's
-    (`open_world_hint`) makes no difference to that, so neither is looked at.
+    Annotations are hints of a server that may not be trusted. They decide how often a call may be
+    repeated, and what may run at the same time. A missing hint has the default of the protocol: a
+    tool changes something on each call. `read_only_hint` overrides all other hints.
+    `destructive_hint` and `open_world_hint` are ignored, because they affect neither repetition nor
+    concurrency.
 
-    A person is asked by the rules, not by hints: a rule for `servers` or `effects` asks about every
-    tool that says no more than that it changes something, destructive ones among them. The effect
-    is part of a tool's pin, so that no server talks itself out of a rule later; where a hint is not
-    to be believed at all, `effect` in the settings outweighs it.
+    Approvals depend on rules, not on hints: a rule for `servers` or `effects` covers every tool
+    that only declares a change, including destructive tools. The effect is part of a tool's pin, so
+    a server cannot evade a rule later. `effect` in the settings overrides a hint that cannot be
+    trusted at all.
     """
     if annotations is None:
         return ToolEffect.ONCE
@@ -306,10 +315,10 @@ def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:
 
 
 def visible_schema(schema: Any) -> Any:
-    r"""Return the schema with visible descriptions only.
+    r"""Return the schema without hidden characters in its descriptions.
 
     Raises:
-        SchemaError: A name or a value in it, which cannot be changed, hides something.
+        SchemaError: A name or a value, which cannot be changed, contains hidden characters.
 
     Example:
         >>> visible_schema({"properties": {"a": {"description": "A\u200b number."}}})

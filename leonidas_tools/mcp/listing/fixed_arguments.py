@@ -18,13 +18,13 @@ _BESIDE = ("$schema", "$id", *_DEFINITIONS)
 def fix(
     parameters: Mapping[str, Any], fixed: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema of the other arguments, and the fixed ones as the schema wants them.
+    """Return the schema of the other arguments, and the fixed values converted by the schema.
 
-    What the schema says of a fixed argument is settled here: where it takes the value nothing is
-    left of it, and an alternative that does not take it falls away.
+    The constraints on a fixed argument are resolved here: a constraint that accepts the value is
+    removed, and an alternative that rejects the value is dropped.
 
     Raises:
-        ConfigurationError: The schema knows no such argument, or does not take the value.
+        ConfigurationError: The schema has no such argument, or rejects the value.
 
     Example:
         >>> schema = {
@@ -75,7 +75,7 @@ class _ArgumentFixer:
         return left if all(self._settle(left, key, depth) for key in lists) else False
 
     def _followed(self, schema: Mapping[str, Any], depth: int) -> Any:
-        """With the schema it refers to in its place."""
+        """Return the schema with the target of its reference merged in."""
         target = self._target(schema["$ref"])
         if target is None or depth > _MOST_REFERENCES:
             raise ConfigurationError(
@@ -102,7 +102,7 @@ class _ArgumentFixer:
         return found
 
     def _takes(self, left: dict[str, Any]) -> bool:
-        """Take the fixed arguments out of the properties; `False` where one does not fit."""
+        """Remove the fixed arguments from the properties; return `False` if one is invalid."""
         properties = left.get("properties")
         if not isinstance(properties, Mapping):
             return True
@@ -112,14 +112,14 @@ class _ArgumentFixer:
             schema = {"type": "object", **self._beside, "properties": {name: properties[name]}}
             try:
                 self.values[name] = ArgumentValidator(schema)({name: self.values[name]})[name]
-            except (ToolValidationError, KeyError):  # a null that counts as left out is not a value
+            except (ToolValidationError, KeyError):  # a null that counts as missing is no value
                 return False
         rest = {name: each for name, each in properties.items() if name not in self.values}
         left["properties"] = rest
         return True
 
     def _settle_names(self, left: dict[str, Any]) -> None:
-        """Take the fixed arguments off the lists of names."""
+        """Remove the fixed arguments from the lists of names."""
         for key in ("required", "propertyOrdering"):
             if isinstance(left.get(key), list):
                 left[key] = [name for name in left[key] if name not in self.values]
@@ -127,7 +127,7 @@ class _ArgumentFixer:
                     del left[key]
 
     def _settle_dependencies(self, left: dict[str, Any]) -> None:
-        """Apply what depends on a fixed argument to all calls."""
+        """Apply constraints that depend on a fixed argument to all calls."""
         for key in ("dependentRequired", "dependentSchemas", "dependencies"):
             depends = left.get(key)
             if not isinstance(depends, Mapping):
@@ -146,7 +146,7 @@ class _ArgumentFixer:
                 del left[key]
 
     def _settle(self, left: dict[str, Any], key: str, depth: int) -> bool:
-        """Drop the alternatives that are out; `False` where none is left."""
+        """Drop the impossible alternatives; return `False` if the schema cannot match."""
         parts = [self.rest(part, depth) for part in left[key]]
         possible = [part for part in parts if part is not False]
         if (key == "allOf" and len(possible) < len(parts)) or not possible:
@@ -159,7 +159,7 @@ class _ArgumentFixer:
 
 
 def without_unused_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema without the definitions that nothing in it refers to any more.
+    """Return the schema without its unused definitions.
 
     Example:
         >>> without_unused_definitions({"type": "object", "$defs": {"Key": {"type": "string"}}})
@@ -187,7 +187,7 @@ def without_unused_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _definition(reference: Any) -> tuple[str, str] | None:
-    """Return where the definition stands that a reference leads to."""
+    """Return the section and the name of the definition that a reference points to."""
     if not isinstance(reference, str):
         return None
     start, where, name = (*reference.split("/", 3), "", "")[:3]

@@ -1,4 +1,4 @@
-"""A server's tools: read from it page by page, and kept for the next session."""
+"""List a server's tools page by page, and cache them for the next session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = visible_logger(__name__)
 _MOST_TOOLS = 100_000
 _MOST_PAGES = 1_000
 _SLICE = 64
-"""Number of tools read before the loop gets a turn."""
+"""Tools read in one iteration of the event loop."""
 _KIND = "tools"
 _REACHED_BY = {"command", "args", "cwd", "url", "transport"}
 
@@ -39,8 +39,8 @@ class Listing:
     """The listing of a server.
 
     Args:
-        tools: Its tools.
-        refused: Why others cannot be read, by name.
+        tools: The valid tools.
+        refused: The reasons why other tools are invalid, by name.
     """
 
     tools: list[mcp_types.Tool]
@@ -48,10 +48,10 @@ class Listing:
 
 
 async def list_tools(client: Client, lenient: LenientTransport, outputs: OutputSchemas) -> Listing:
-    """Return a server's tools, from all pages; one that cannot be read keeps no other away.
+    """Return a server's tools from all pages; an invalid tool does not affect the others.
 
     Raises:
-        ConfigurationError: The pages never end.
+        ConfigurationError: A page is repeated, or there are too many pages or tools.
     """
     if client.server_capabilities.tools is None:
         return Listing(tools=[])
@@ -100,14 +100,14 @@ async def _left(
 
 
 class KeptListing:
-    """The tools that a server listed last, kept in a file so that they are known without it.
+    """The last listing of a server, cached in a file, so that it is known without the server.
 
-    What every server called its tools is kept by `ListedNames`, which is short and read without
-    the client library; all that they say is kept only where a server starts late.
+    `ListedNames` stores the tool names of every server; its file is short, and is read without the
+    client library. The whole listing is stored only for a server that starts lazily.
 
     Args:
         name: The server's name.
-        settings: How to reach it; what was listed by another server of the name does not count.
+        settings: The server's settings; the listing of another server of this name is ignored.
     """
 
     def __init__(self, name: str, settings: MCPServerSettings) -> None:
@@ -117,7 +117,7 @@ class KeptListing:
         self._server = hashlib.sha256(reached_by.encode()).hexdigest()
 
     def load(self) -> Listing | None:
-        """Return the tools, if they are known."""
+        """Return the cached listing, if there is one."""
         try:
             text = self._file.read()
             kept = None if text is None else _CachedListing.model_validate_json(text)
@@ -131,7 +131,7 @@ class KeptListing:
         return Listing(tools=kept.tools, refused=kept.refused)
 
     def keep(self, listing: Listing) -> None:
-        """Cache the tools; a failure to write is only logged."""
+        """Cache a listing; log a failure to write it."""
         kept = _CachedListing(server=self._server, tools=listing.tools, refused=listing.refused)
         try:
             self._file.write(kept.model_dump_json(by_alias=True))

@@ -17,22 +17,22 @@ _KEY = "outputSchema"
 
 
 class OutputSchemas:
-    """Checks answers in the place of the client library, which is not told of the schemas.
+    """Validates results instead of the client library, which does not get the schemas.
 
-    The library checks in Python, 25 µs for each object of an answer: a long one would hold the loop
-    for a part of a second. Here the same takes a hundredth of it. What the library has to say of a
-    schema that is not one of an object stays its own.
+    The library validates in Python, 25 µs for each object of a result: a long result would block
+    the event loop for a part of a second. This class needs a hundredth of that time. The library
+    still handles schemas that are not of type `object`.
     """
 
     def __init__(self) -> None:
         self._outputs: dict[str, _OutputSchema] = {}
 
     def taken_from(self, tools: Iterable[Any]) -> list[Any]:
-        """Keep the output schemas of a listing; return its tools without them."""
+        """Store the output schemas of a listing, and return its tools without them."""
         return [self._without(tool) for tool in tools]
 
     def given_back(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Return the tools as the server lists them."""
+        """Return the tools with their output schemas."""
         return [
             tool
             if (output := self._outputs.get(tool.name)) is None
@@ -41,18 +41,18 @@ class OutputSchemas:
         ]
 
     def keep_only(self, tools: Iterable[str]) -> None:
-        """Forget all tools but these."""
+        """Remove the schemas of all other tools."""
         self._outputs = {name: self._outputs[name] for name in tools if name in self._outputs}
 
     def check(self, tool: str, answer: CallToolResult) -> None:
         """Validate a tool result against the listed output schema; an error result may differ.
 
-        A result that is too costly to validate is accepted: the call has run, and the server wrote
-        both.
+        A result that is too costly to validate is accepted: the call has run, and both result and
+        schema are the server's.
 
         Raises:
-            ValueError: It does not match, it has a number that JSON has not, or the schema is
-                invalid.
+            ValueError: The result does not match, or has a number that JSON does not allow, or the
+                schema is invalid.
         """
         output = self._outputs.get(tool)
         if output is None or answer.is_error:
@@ -60,7 +60,7 @@ class OutputSchemas:
         try:
             content = answer.structured_content
             fits = output.validator.is_too_costly(content) or output.validator.is_valid(content)
-        except SchemaError as error:  # listed a moment ago; the tool is about to be left out
+        except SchemaError as error:  # just listed; the tool will be left out
             raise ValueError(str(error)) from error
         if not fits:
             raise ValueError(f"the answer of {tool!r} is not as its output schema says")
@@ -72,12 +72,12 @@ class OutputSchemas:
         if not isinstance(schema, dict) or schema.get("type") != "object":
             self._outputs.pop(name, None)
             return tool
-        self._outputs[name] = _OutputSchema(schema)  # also an equal one: Python finds 1 == True
+        self._outputs[name] = _OutputSchema(schema)  # even an equal one: in Python, 1 == True
         return {key: value for key, value in tool.items() if key != _KEY}
 
 
 class _OutputSchema:
-    """A schema, compiled when the first answer is checked: of most tools there is none."""
+    """A schema, compiled for the first result of its tool, as most tools are not called."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema

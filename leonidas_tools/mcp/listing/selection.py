@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_used(settings: MCPServerSettings, tool: str) -> bool:
-    """Return whether a tool is used: included, if anything is, and not excluded.
+    """Return whether a tool is included, or no `include` is set, and the tool is not excluded.
 
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
@@ -31,7 +31,7 @@ def is_used(settings: MCPServerSettings, tool: str) -> bool:
 def check_server(
     server: str, settings: MCPServerSettings, listed: Collection[str]
 ) -> list[Finding]:
-    """Return what the settings say of tools that the server does not have, or that are not used.
+    """Return warnings about settings of tools that the server does not have, or that are not used.
 
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings

@@ -26,14 +26,14 @@ logger = visible_logger(__name__)
 
 
 class ServerTools:
-    """Keeps a registry in step with the tools of one server.
+    """Keeps the tools of one server in a registry up to date.
 
     Args:
         server: The server's name.
-        registry: Where they are registered.
-        settings: What they are called.
-        is_reserved: Whether a name is kept for another server; a late tool gives way to more.
-        others: Returns the text that names of other servers' tools begin with.
+        registry: The registry of the tools.
+        settings: The server's settings, which may set names of tools.
+        is_reserved: Returns whether a name is reserved for another server, also for a late tool.
+        others: Returns the prefixes of the names of other servers' tools.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ServerTools:
         listed = ListedNames(server)
         names, first = frozenset(listed.names()), listed.first()
         self._first = None if first is None else frozenset(first)
-        """Tools of the first listing; later ones of other servers do not get their names."""
+        """Tools of the first listing; late tools of other servers do not get their names."""
         self._expected = self._called(names & (self._first or frozenset()))
         self._expected_late = self._called(names - (self._first or frozenset()))
         self._is_known = bool(self._expected | self._expected_late)
@@ -66,12 +66,12 @@ class ServerTools:
         return [tool for tool in tools if tool is not None]
 
     def expects(self, name: str, *, late: bool = True) -> bool:
-        """Return whether an earlier process knew a tool of the server so, perhaps a late one."""
+        """Return whether a tool of the server, if `late` even a late one, had this name before."""
         name = called(name)
         return name in self._expected or (late and name in self._expected_late)
 
     def may_bring(self, name: str) -> bool:
-        """Return whether it may list a tool of that name, as long as its listing is unknown."""
+        """Return whether the listing is still unknown, and may contain a tool of this name."""
         if self._is_known:
             return False
         prefix = wished_name("", self.settings) or ""
@@ -79,7 +79,7 @@ class ServerTools:
         return name in renamed or name.startswith(prefix)
 
     def update(self, tools: list[AnyTool]) -> None:
-        """Put new and changed tools into the registry, and remove those that are gone."""
+        """Register new and changed tools, and remove tools that are no longer listed."""
         self._expected = self._expected_late = frozenset()
         self._is_known = True
         listed = {tool.name: tool for tool in self._own(tools)}
@@ -112,7 +112,7 @@ class ServerTools:
         return own
 
     def clear(self) -> None:
-        """Take all tools out."""
+        """Remove all tools."""
         self.update([])
 
     def _put(self, name: str, tool: AnyTool) -> None:
@@ -144,7 +144,7 @@ class ServerTools:
         self._registry.register(_named(tool, chosen))
 
     def _is_taken(self, name: str, *, is_late: bool) -> bool:
-        # Nor may it be what a model calls another tool, such as `send_mail` for "send mail".
+        # The name that a model uses for another tool is taken: `send_mail` for "send mail".
         known = (self._registry.find(each) for each in (name, called(name)))
         is_known = name in self._registry or any(tool is not None for tool in known)
         return is_known or self._is_reserved(self._server, name, is_late)
@@ -154,17 +154,17 @@ class ServerTools:
             self._registry.unregister(self._names[name])
 
     def _is_ours(self, name: str) -> bool:
-        """Return whether the registry holds this tool, also with changed options."""
+        """Return whether the registry contains this tool, even with changed options."""
         before = self._listed.get(name)
         now = self._registry.get(self._names.get(name, name))
         return before is not None and now is not None and now.function is before.function
 
     def _called(self, tools: Iterable[str]) -> frozenset[str]:
-        """Return what a model would call the used ones among these tools."""
+        """Return the names that a model would use for the used ones of these tools."""
         used = (tool for tool in tools if is_used(self.settings, tool))
         return frozenset(called(wished_name(tool, self.settings) or tool) for tool in used)
 
 
 def _named(tool: AnyTool, name: str) -> AnyTool:
-    # Most keep their name, and making 10,000 tools again would hold the loop for half a second.
+    # Most keep their name: a copy of 10,000 tools would block the event loop for half a second.
     return tool if tool.name == name else tool.with_options(name=name)

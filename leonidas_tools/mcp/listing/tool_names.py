@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SEPARATOR = "__"
 _OURS = frozenset({"answer_question", "confirm_action", "find_tools", "read_result"})
-"""Tools of the library that come and go as they are needed: a server must not be taken for them."""
+"""Tools of the library that are registered on demand: a server's tool cannot have these names."""
 
 
 def name_for(
@@ -31,8 +31,8 @@ def name_for(
 ) -> str:
     """Return a free name: the configured one, the tool's own, or one with the server's prefix.
 
-    Its own is not free if it begins like the names of another server (`others`): a rule that
-    allows what that server does would apply to it.
+    The tool's own name is not free if it starts with a prefix of another server (`others`): a rule
+    that allows that server would also apply to this tool.
 
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
@@ -55,7 +55,7 @@ def name_for(
         own = [tool] if had is None else [had, tool]
         candidates = [*(name for name in own if name == long or not _begins(name, others)), long]
     for candidate in candidates:
-        # Some models take no dots in names.
+        # Some models accept no dots in names.
         is_ours = called(candidate).replace(".", "_") in _OURS
         if not is_ours and not is_taken(candidate):
             return candidate
@@ -66,12 +66,12 @@ def name_for(
 
 
 def called(name: str) -> str:
-    """Return what a model calls a tool of that name, as long as no other is called so."""
+    """Return the name that a model uses for a tool, if no other tool has this name."""
     return legal_names([name])[name]
 
 
 def wished_name(tool: str, settings: MCPServerSettings) -> str | None:
-    """Return what the settings say that a tool is called here, if they do."""
+    """Return the name of a tool in the settings, if they set one."""
     said = settings.tools.get(tool)
     if said is not None and said.name is not None:
         return said.name
@@ -79,12 +79,12 @@ def wished_name(tool: str, settings: MCPServerSettings) -> str | None:
 
 
 def beginnings(server: str, settings: MCPServerSettings) -> set[str]:
-    """Return the text that the names of a server's tools begin with, by its name and prefix."""
+    """Return the prefixes of the names of a server's tools, by its name and its settings."""
     return {f"{each}{_SEPARATOR}" for each in (server, settings.prefix) if each is not None}
 
 
 def is_anothers(server: str, tool: str, others: Collection[str]) -> bool:
-    """Return whether rules cannot tell a tool by its long name from one of another server.
+    """Return whether rules cannot distinguish a tool's long name from names of another server.
 
     Example:
         >>> is_anothers("web", "mail__send", ["web__mail__"])
@@ -95,7 +95,7 @@ def is_anothers(server: str, tool: str, others: Collection[str]) -> bool:
 
 
 def _begins(name: str, beginnings: Collection[str]) -> bool:
-    """Return whether a name begins so, or what a model calls it does."""
+    """Return whether a name, or the name that a model uses for it, has one of these prefixes."""
     known = called(name).replace(".", "_")
     return any(each.startswith(tuple(beginnings)) for each in (name, known))
 
@@ -104,10 +104,10 @@ logger = visible_logger(__name__)
 
 
 class ListedNames:
-    """The names that one server has listed, kept from one process to the next.
+    """The names that one server has listed, stored for later processes.
 
-    Those of its very first listing are kept as well: a tool that came later must not be called in
-    the place of one that another server had first.
+    The names of the first listing are stored as well: a tool that is added later must not take the
+    name of a tool that another server listed first.
 
     Example:
         >>> ListedNames("notes").keep(["add", "search"])
@@ -124,7 +124,7 @@ class ListedNames:
         self._kept: list[str] | None = None
 
     def keep(self, names: Sequence[str]) -> None:
-        """Keep the names, as well as the disk allows. It blocks."""
+        """Store the names, and log a failure to write them; this blocks."""
         if self._kept == list(names):
             return
         first = self.first()
@@ -137,11 +137,11 @@ class ListedNames:
             logger.debug("The listing of the MCP server %r is not kept: %s", self._server, error)
 
     def names(self) -> list[str]:
-        """Return the names, as far as they are known."""
+        """Return the names; none if they are unknown."""
         return self._read().get("tools", [])
 
     def first(self) -> list[str] | None:
-        """Return those of the first listing; `None` before there was one."""
+        """Return the names of the first listing; `None` before there was one."""
         kept = self._read()
         return kept.get("first", kept.get("tools"))
 
@@ -150,4 +150,4 @@ class ListedNames:
             kept = json.loads(self._file.read() or "{}")
             return {key: [str(name) for name in names] for key, names in kept.items()}
         except (OSError, ValueError, AttributeError, TypeError):
-            return {}  # they only spare a surprise: where they are gone, nothing is lost
+            return {}  # the names only stabilize the choice of names, so their loss is harmless

@@ -1,4 +1,4 @@
-"""Read responses of a server over HTTP as they arrive, with bounded messages."""
+"""Read HTTP responses of a server as they arrive, with a size limit for messages."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 _DATA = b"data:"
 _FEWEST_DIGITS, _MOST_DIGITS = 3, 7
-"""Of the pause before the client connects again, in milliseconds."""
+"""Allowed digits of the time before the client reconnects, in milliseconds."""
 _PIECE_BYTES = 4_096
 _ENCODED = ("content-encoding", "content-length", "transfer-encoding")
 
 
 class ResponseBounds:
-    """Bounds what a server answers.
+    """Limits the responses of a server.
 
-    `on_stray` is called, with what happened, where the call of a too long answer is unknown.
+    `on_stray` is called with a message if the call of a response that is too long is unknown.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class ResponseBounds:
         self._on_stray = on_stray
 
     async def apply(self, response: httpx2.Response) -> httpx2.Response:
-        """Return an event stream that is bounded while it is read; any other body, read to its end.
+        """Return an event stream that is limited while it is read, or a response with its body.
 
-        What is too long is an error `TOO_LONG` instead.
+        A message that is too long becomes an error `TOO_LONG`.
         """
         self.on_bytes()
         if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
@@ -63,11 +63,11 @@ class ResponseBounds:
         return _with(response, content=content)
 
     def event_line(self, beginning: bytes, end: bytes, what: str) -> bytes:
-        """Return a line for an event stream in the place of one that is too long."""
+        """Return a line that replaces a line of an event stream that is too long."""
         message = beginning.removeprefix(_DATA)
         answer = stand_in(message, end, TOO_LONG, what)
         if answer is None and not is_asked(message):
-            # Where a request has a stream of its own, its answer needs no id.
+            # If a request has a stream of its own, its response needs no id.
             answer = stand_in(b'{"id":0,', b"", TOO_LONG, what)
             self._on_stray(f"answered with {what}")
         return _DATA + (answer or b"")
@@ -105,16 +105,16 @@ class _Events(httpx2.AsyncByteStream):
         yield b"\n".join(whole)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        """Yield what comes in short pieces, whose lines end with a line feed alone.
+        """Yield the body in short pieces, with only line feeds as line endings.
 
-        What was compressed comes as one long chunk, which may be nothing but ends of lines.
+        A compressed body may arrive as one long chunk that consists only of line endings.
         """
         is_after_return = False
         async for chunk in self._response.aiter_bytes():
             self._bounds.on_bytes()
             for start in range(0, len(chunk), _PIECE_BYTES):
                 if start:
-                    await asyncio.sleep(0)  # the loop gets its turn
+                    await asyncio.sleep(0)  # lets the event loop run
                 piece = chunk[start : start + _PIECE_BYTES]
                 if is_after_return:
                     piece = piece.removeprefix(b"\n")
@@ -126,13 +126,13 @@ class _Events(httpx2.AsyncByteStream):
 
 
 class _EventSize:
-    """Counts the values of one event, whose message may stand on many lines."""
+    """Counts the values of one event, whose message may have many lines."""
 
     def __init__(self) -> None:
         self._values = 0
 
     def is_too_much(self, line: bytes) -> bool:
-        """Return whether a line has more values than its event may still have."""
+        """Count the values of a line; return whether its event has too many."""
         if not line:
             self._values = 0
             return False
@@ -143,7 +143,7 @@ class _EventSize:
 
 
 def _is_odd_pause(line: bytes) -> bool:
-    """Return whether a line has the client connect again without a pause, or hardly ever."""
+    """Return whether a line sets a reconnection time that is invalid, too short or too long."""
     name, _, said = line.partition(b":")
     if not name.endswith(b"retry"):
         return False
@@ -166,7 +166,7 @@ def _with(
     content: bytes | None = None,
     stream: httpx2.AsyncByteStream | None = None,
 ) -> httpx2.Response:
-    """Return the answer with another body, which is not encoded."""
+    """Return the response with another body, which is not encoded."""
     headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in _ENCODED]
     changed = httpx2.Response(
         response.status_code,
@@ -178,5 +178,5 @@ def _with(
         history=response.history,
     )
     changed.next_request = response.next_request
-    changed.encoding = "utf-8"  # as the protocol has it; a named one may take hours to decode
+    changed.encoding = "utf-8"  # by the protocol; another encoding may take hours to decode
     return changed

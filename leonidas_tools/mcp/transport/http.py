@@ -31,9 +31,9 @@ _LONGEST_SSE = 1024 * 1024 - 1024
 class HTTPServer:
     """A server over HTTP, opened by `streams()`.
 
-    `on_failure` is called when a request fails; with transport `sse`, when the connection ends.
-    `on_secret` is called with each token that comes, so that it can be masked. Without `open_page`
-    there is no login.
+    `on_failure` is called when a request fails and, with transport `sse`, when the connection ends.
+    `on_secret` is called with each received token, so that the token can be masked. Without
+    `open_page`, no login is possible.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class HTTPServer:
 
 
 class _Watched:
-    """A stream that tells when it ends, before its reader knows."""
+    """A stream that calls `on_end` at its end, before its reader is notified."""
 
     def __init__(
         self, stream: ReadStream[SessionMessage | Exception], on_end: Callable[[], None]

@@ -1,4 +1,4 @@
-"""The HTTP client under a transport: a failed request is answered here, and says why it failed."""
+"""The HTTP client of a transport, which answers a failed request with the reason."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.transport.bounded import ResponseBounds
 
 NOT_SENT = 41_000
-"""The code of an answer made here: the request never left, or was refused before it was read."""
+"""Code of a local error response: the request was not sent, or was refused before it was read."""
 
 SESSION_GONE = 41_001
-"""The code of an answer made here: the server has forgotten the session, so it did nothing."""
+"""Code of a local error response: the server has dropped the session, so it did nothing."""
 
 WRONG_PATH = 41_004
-"""As `NOT_SENT`, where the server may be at another path."""
+"""Like `NOT_SENT`, if the server may be at another path."""
 
 LOGIN_NEEDED = 41_005
-"""As `NOT_SENT`, where a person has to log in."""
+"""Like `NOT_SENT`, if the user must log in."""
 
 UNSENT = frozenset({NOT_SENT, WRONG_PATH, LOGIN_NEEDED})
 
@@ -49,16 +49,16 @@ _SESSION_HEADER = "mcp-session-id"
 _NO_SESSION = -32000
 """Error code of servers on the TypeScript SDK, with status 400, for an unknown session."""
 _GIVEN_UP = frozenset({408, 499})
-"""Statuses of gateways that no longer wait for the server, which may have the request."""
+"""Statuses of gateways that no longer wait for the server, which may have received the request."""
 
 _PAGE = f"it answers with a web page; {PATH_HINT}"
 
 
 class ReportingClient(httpx2.AsyncClient):
-    """Answers a failed POST in the server's place, so that it ends one request and no other.
+    """Answers a failed POST with an error response, so that the failure ends only one request.
 
-    Left alone, one refused connection ends the transport with all its requests, and every HTTP
-    error reads "Server returned an error response".
+    Otherwise, one refused connection ends the transport with all its requests. Every HTTP error has
+    the message "Server returned an error response".
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ReportingClient(httpx2.AsyncClient):
         if request.method == "DELETE":
             request.extensions["timeout"] = httpx2.Timeout(_GOODBYE_SECONDS).as_dict()
         if request.method == "GET":
-            # An event stream: nothing comes for as long as the server has nothing to say.
+            # An event stream: it is silent while the server has nothing to send.
             request.extensions["timeout"] = httpx2.Timeout(CONNECT_SECONDS, read=None).as_dict()
         if request.method != "POST":
             response = await self._authorized(request, **options)
@@ -103,7 +103,7 @@ class ReportingClient(httpx2.AsyncClient):
             response = await super().send(request, **{**options, "stream": True})
             return await self._bounds.apply(response)
         except (OAuthFlowError, ValidationError) as error:
-            # Raised out of its chain, which quotes what the authorization server has said.
+            # Raised outside `except`: the cause quotes the response of the authorization server.
             why_not, is_needed = reason(error), isinstance(error, LoginNeededError)
         raise (LoginRequiredError if is_needed else NotAuthorizedError)(why_not, request=request)
 
@@ -133,9 +133,9 @@ class ReportingClient(httpx2.AsyncClient):
 
 
 def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
-    """Return why, and where that was if it was not at the server."""
+    """Return the reason for a failure, and its place if that is not the server."""
     what = why(error)
-    asked = error._request  # noqa: SLF001 - the property raises where there is none
+    asked = error._request  # noqa: SLF001 - the property raises if there is none
     if asked is not None and asked.url.host != request.url.host:
         return f"{what} (at its authorization server, {shown_place(str(asked.url))})"
     proxy = getproxies().get(request.url.scheme)
@@ -145,7 +145,7 @@ def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
 
 
 def _strange(response: httpx2.Response) -> tuple[int, str] | None:
-    """Return what is wrong with an answer that reports no error, with its code."""
+    """Return the error for a redirect to another origin or a web page; `None` without an error."""
     if leads_away(response):
         return NOT_SENT, status_text(response)
     return (WRONG_PATH, _PAGE) if _is_page(response) else None
@@ -157,7 +157,7 @@ def _is_page(response: httpx2.Response) -> bool:
 
 
 def _json_rpc_error(body: bytes) -> dict[str, Any]:
-    """Return the error in a JSON-RPC answer; empty if there is none."""
+    """Return the error in a JSON-RPC response; empty if there is none."""
     try:
         error = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Repair answers that the client library would reject as a whole."""
+"""Repair responses that the client library would reject as a whole."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 
 _SLICE = 64
-"""Number of tools examined before the loop gets a turn."""
+"""Tools checked in one iteration of the event loop."""
 _MOST_AT_ONCE = 1_000
-"""Limit of tools that the library checks in one turn of the loop, some 25 microseconds each."""
+"""Most tools that the library checks in one iteration, at about 25 microseconds each."""
 _MOST_ITEMS = 10_000
-"""Limit of entries of a message that the library looks into, each of which may hold the loop for
-some 25 microseconds and take 5 kB of memory."""
+"""Most entries of a message that the library checks: each may block the event loop for about 25
+microseconds, and need 5 kB of memory."""
 _TOO_MANY = f"more than {_MOST_ITEMS:,} entries"
 _NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
-"""Fields that may hold any JSON."""
+"""Fields that may contain any JSON, which is not checked."""
 _LONGEST_REASON = 8_192
-"""Most characters of an error that are taken: what is in it is looked through more than once."""
+"""Most characters of an error that are used: its message is scanned several times."""
 _AROUND = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""Fields that some protocol version requires of a listing beside its tools."""
+"""Fields that some protocol version requires in a listing besides its tools."""
 
 
 class LenientTransport:
-    """Looks at the answers of a server before the client library does.
+    """Repairs the responses of a server before the client library reads them.
 
-    The library checks every answer against the protocol first, and gives nothing of one that does
-    not hold: a single tool that is not described as the protocol has it hides all others. And it
-    knows no calls that run as tasks, though its types do: their answers lack a field for it.
+    The library checks every response against the protocol, and rejects an invalid response as a
+    whole: a single invalid tool hides all other tools. It also does not support calls that run as
+    tasks, although its types do: their responses lack a field that it requires.
 
-    It checks every entry of a message as well, and describes each that does not hold. So a message
-    of very many entries is not handed on, and a listing of as many is examined tool by tool.
+    The library checks every entry of a message, and describes each invalid one. So a message with
+    too many entries is not passed on, and a listing with too many is checked tool by tool.
 
-    `outputs` takes the schemas of answers out of listings.
+    `outputs` removes the output schemas from listings.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class LenientTransport:
         version: Callable[[], str],
     ) -> None:
         self.refused: dict[str, str] = {}
-        """Why tools were taken out of listings, by name."""
+        """Reasons for the removal of tools from listings, by name."""
         self.left: list[Any] = []
-        """Tools of the last page that were not handed on, since there were too many at once."""
+        """Tools of the last page that were not passed on, because there were too many at once."""
         self._outputs = outputs
         self._without_tokens = without_tokens
         self._version = version
@@ -76,13 +76,13 @@ class LenientTransport:
     async def of(
         self, transport: Transport | AbstractAsyncContextManager[Streams]
     ) -> AsyncIterator[Streams]:
-        """Open a transport whose answers are repaired."""
+        """Open a transport whose responses are repaired."""
         async with transport as (read, write):
             yield _Read(read, self), _Write(write, self)
 
     @property
     def checks_by_tool(self) -> bool:
-        """Return whether listings are repaired tool by tool; valid ones are not examined."""
+        """Return whether all listings are checked tool by tool, not only the long ones."""
         return self._checks_by_tool
 
     def check_by_tool(self) -> None:
@@ -90,17 +90,17 @@ class LenientTransport:
         self._checks_by_tool = True
 
     def sent(self, item: SessionMessage) -> None:
-        """Record what is asked."""
+        """Record the requests whose responses may need a repair."""
         message = item.message
         if isinstance(message, mcp_types.JSONRPCRequest):
             is_task = message.method == "tools/call" and "task" in (message.params or {})
             if is_task or message.method == "tools/list":
                 self._asked[message.id] = message.method
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.params:
-            self._asked.pop(message.params.get("requestId"), None)  # it is not asked any more
+            self._asked.pop(message.params.get("requestId"), None)  # the request is cancelled
 
     async def mended(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Return the message without tokens, and repaired if it is an answer that needs it."""
+        """Return the message without tokens; repair a response if needed."""
         if isinstance(item, Exception):
             return item
         item = replace(item, message=self._masked(item.message))
@@ -124,7 +124,7 @@ class LenientTransport:
         return replace(item, message=message.model_copy(update={"result": result}))
 
     def _masked(self, message: mcp_types.JSONRPCMessage) -> mcp_types.JSONRPCMessage:
-        """Return the message without tokens; the same one where there are none."""
+        """Return the message without tokens; the same object if there are none."""
         part = next(part for part in ("result", "error", "params") if hasattr(message, part))
         said = getattr(message, part)
         if isinstance(said, mcp_types.ErrorData):
@@ -165,7 +165,7 @@ class LenientTransport:
 
 
 def _short(message: mcp_types.JSONRPCError) -> mcp_types.JSONRPCError:
-    """Return an error with the beginning of what it says; the same one where that is all."""
+    """Return an error with a shortened message; the same object if the message is short."""
     told = message.error.message
     short = shortened(told, _LONGEST_REASON)
     if short is told:
@@ -175,7 +175,7 @@ def _short(message: mcp_types.JSONRPCError) -> mcp_types.JSONRPCError:
 
 
 def _has_too_many_items(value: Any) -> bool:
-    """Return whether there are more entries in a message than the library may look into.
+    """Return whether a message has more entries than the library may check.
 
     Example:
         >>> [_has_too_many_items({key: [{}] * 10_000}) for key in ("content", "structuredContent")]
@@ -198,10 +198,10 @@ def _has_too_many_items(value: Any) -> bool:
 
 
 def _accepted(tool: Any, version: str) -> Any:
-    """Return the tool as the client library accepts it.
+    """Return the tool in a form that the client library accepts.
 
     Raises:
-        ValidationError: It does not.
+        ValidationError: The library does not accept the tool.
     """
     try:
         return _checked(tool, version)
@@ -222,7 +222,7 @@ def _checked(tool: Any, version: str) -> Any:
 
 
 def _typed(tool: Any) -> Any:
-    """Return the tool with schemas that say they are of objects, where they do not say of what."""
+    """Return the tool; set the type of a schema without a type to `object`."""
     if not isinstance(tool, dict):
         return tool
     schemas = {key: tool[key] for key in ("inputSchema", "outputSchema") if key in tool}
@@ -239,7 +239,7 @@ def _reason(error: ValidationError) -> str:
 
 
 class _Read:
-    """A stream of the server's messages, repaired."""
+    """A stream of the server's repaired messages."""
 
     def __init__(
         self, stream: ReadStream[SessionMessage | Exception], lenient: LenientTransport
@@ -272,7 +272,7 @@ class _Read:
 
 
 class _Write:
-    """A stream of what the server is asked, of which note is taken."""
+    """A stream of messages to the server, which records requests."""
 
     def __init__(self, stream: WriteStream[SessionMessage], lenient: LenientTransport) -> None:
         self._stream = stream

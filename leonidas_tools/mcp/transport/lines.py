@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into lines, of which none takes more memory than it may."""
+"""Split a stream of bytes into lines, with a memory limit for each line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _KEPT_BYTES = 512
 
 
 class LineSplitter:
-    r"""Cuts a stream of bytes into lines.
+    r"""Splits a stream of bytes into lines.
 
-    `on_line` is called with each line, without its end; `on_long` with the beginning and the end of
-    one of more than `longest` bytes.
+    `on_line` is called with each line, without its line ending. `on_long` is called with the
+    beginning and the end of a line of more than `longest` bytes.
 
     Example:
         >>> lines = LineSplitter(5, print, lambda start, end: print("too long:", start, end))
@@ -39,7 +39,7 @@ class LineSplitter:
         self._beginning = self._end = b""
 
     def feed(self, data: bytes) -> None:
-        """Take some bytes."""
+        """Process some bytes."""
         *ended, begun = data.split(b"\n")
         for part in ended:
             self._take(part)
@@ -47,7 +47,7 @@ class LineSplitter:
         self._take(begun)
 
     def flush(self) -> None:
-        """Take what there is for a line."""
+        """End the current line."""
         parts, self._parts, length, self._length = self._parts, [], self._length, 0
         if length > self._longest:
             self._on_long(self._beginning, self._end)

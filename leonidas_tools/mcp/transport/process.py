@@ -1,4 +1,4 @@
-"""An MCP server as a child process: its pipes, its exit, its end."""
+"""An MCP server as a child process: its start, its pipes and its exit."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _STDERR_LINES = 5
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 _EXIT_SECONDS = 2.0
-"""Time a server may take to exit once its input is closed, and again once it is signalled."""
+"""Seconds to wait for a server's exit after its input is closed, and again after a signal."""
 
 _PIPE_SECONDS = 0.5
-"""Time output may still come after an exit, and an exit after the end of the output."""
+"""Seconds to wait for output after an exit, and for an exit after the end of the output."""
 
 _POLL_SECONDS = 0.01
 _MOST_UNREAD = 256
 logger = visible_logger(__name__)
 
 MARK = "LEONIDAS_MCP_SERVER"
-"""The environment variable by which a server's processes are known, in any group."""
+"""The environment variable that identifies a server's processes, in any process group."""
 
 _SHELL = "/bin/sh"
 _SCRIPT = """
@@ -59,11 +59,11 @@ _GONE_SECONDS = 2.0
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
-    """One running server; `mcp.client.stdio` hides its process and so cannot say how it died."""
+    """One running server; `mcp.client.stdio` hides its process, and so the reason for its exit."""
 
     def __init__(self, listener: StdioServer, longest_line: int) -> None:
         self.last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
-        """Last lines the server wrote to standard error."""
+        """Last lines of the server's standard error."""
         self._lines = {
             _STDOUT: LineSplitter(longest_line, listener.on_line, listener.on_long_line),
             _STDERR: LineSplitter(
@@ -98,12 +98,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        """Return the number of the process and of its group."""
+        """Return the id of the process, which is also the id of its group."""
         assert self._transport is not None
         return self._transport.get_pid()
 
     def hold(self, held: bool) -> None:
-        """Pause reading, so that the server waits on its pipe; or resume it."""
+        """Pause reading, so that the server blocks on its pipe, or resume reading."""
         if self._stdout is not None and not self._stdout.is_closing():
             if held:
                 self._stdout.pause_reading()
@@ -111,19 +111,19 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 self._stdout.resume_reading()
 
     def write(self, data: bytes) -> None:
-        """Write to the server's standard input: what it does not read yet waits, however much.
+        """Write to the server's standard input; buffer unread data, without a limit.
 
-        What is written before it is ended still gets to it, while it exits. What is written to a
-        server that has closed its input is lost: it is about to end.
+        Data that is written before `stop` still reaches the server while the server exits. Data for
+        a server that has closed its input is lost: the server is about to exit.
         """
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(data)
             self._unread += not self._writable.is_set()
 
     async def room(self) -> None:
-        """Wait while many writes are unread.
+        """Wait while more than 256 writes are unread.
 
-        Without it a server that asks and never reads would fill our memory with answers.
+        Otherwise, a server that sends requests and never reads would fill the memory.
         """
         if self._unread > _MOST_UNREAD:
             await self._writable.wait()
@@ -146,7 +146,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         await _happens(self._closed, _PIPE_SECONDS)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note, for asyncio, that the process runs."""
+        """Store the pipes of the started process."""
         assert isinstance(transport, asyncio.SubprocessTransport)
         self._transport = transport
         stdin: Any = transport.get_pipe_transport(_STDIN)
@@ -155,12 +155,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
         stdout.set_protocol(_StdoutProtocol(self, stdout.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Receive output from asyncio."""
+        """Receive output of the process."""
         self._listener.on_bytes()
         self._lines[fd].feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Note, for asyncio, that a pipe has ended."""
+        """Record that a pipe has ended."""
         if fd == _STDIN:
             self._writable.set()
             self._pause_before("closed its standard input")
@@ -170,21 +170,21 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._lines[fd].flush()
 
     def process_exited(self) -> None:
-        """Note, for asyncio, that the process has exited, also while others hold its pipes."""
+        """Record that the process has exited, even if other processes keep its pipes open."""
         self._exited.set()
         self._pause_before(self._exit_text())
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Note, for asyncio, that the process has exited and all its pipes have ended."""
+        """Record that the process has exited and all its pipes have ended."""
         self._end(self._exit_text())
         self._closed.set()
 
     def pause_writing(self) -> None:
-        """Pause writing, for asyncio, while the server does not read."""
+        """Record that the server does not read."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Resume writing, for asyncio, when the server reads again."""
+        """Record that the server reads again."""
         self._unread = 0
         self._writable.set()
 
@@ -194,7 +194,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._listener.on_stderr(line)
 
     def _pause_before(self, what: str) -> None:
-        """End a little later: exit and output end together, in either order."""
+        """Report the end a little later: exit and end of output come together, in either order."""
         self._loop.call_later(_PIPE_SECONDS, self._end, what)
 
     def _end(self, what: str) -> None:
@@ -216,7 +216,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Wait until the process group is empty, or the time is up."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._signal(0):  # noqa: ASYNC110 - nothing tells when a group is empty
+                while self._signal(0):  # noqa: ASYNC110 - no event reports an empty group
                     await asyncio.sleep(_POLL_SECONDS)
 
     def _signal(self, number: int) -> bool:
@@ -228,12 +228,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
         except ProcessLookupError:
             return False
         except PermissionError:
-            return True  # somebody is left who may not be signalled
+            return True  # a process is left that may not be signalled
         return True
 
 
 class _StdoutProtocol(asyncio.Protocol):
-    """Hands over standard output at once; asyncio's own reader takes a turn of the loop."""
+    """Passes standard output on at once; asyncio's reader needs an iteration of the event loop."""
 
     def __init__(self, process: ServerProcess, own: asyncio.BaseProtocol) -> None:
         self._process = process
@@ -255,15 +255,15 @@ async def _happens(event: asyncio.Event, seconds: float) -> bool:
 
 
 class Watchdog:
-    """A process that waits for the end of its input: ours, and so also our end by a SIGKILL.
+    """A process that detects the end of this process, even by a SIGKILL, by the end of its input.
 
-    Then it does what `ServerProcess.stop` does: the server, whose input has ended too, may end
-    by itself; it is told to; it is killed with its group. A process that left the group is found by
-    its environment, where there is a `/proc`, and killed. A shell does for it: 0.2 MB while it
-    waits, and no time; starting it takes what starting any process takes.
+    Then the watchdog acts like `ServerProcess.stop`: it waits for the exit of the server, whose
+    input has ended too; it sends SIGTERM; it kills the process group. A process that left the group
+    is found by its environment, if there is a `/proc`, and killed. The watchdog is a shell: it
+    needs 0.2 MB and no time while it waits, and starts as fast as any process.
 
-    A process forked from ours without an exec holds the input open, and so delays all this until
-    it ends too.
+    A process that was forked from this one without an exec keeps the input open. It delays the
+    watchdog until its own end.
     """
 
     def __init__(self) -> None:
@@ -303,11 +303,11 @@ class Watchdog:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return what the server's environment must hold to be found by."""
+        """Return the environment variable that identifies the server's processes."""
         return {MARK: self._mark}
 
     def watch(self, group: int | None) -> None:
-        """Name the process group to end; with `None` there is none any more."""
+        """Set the process group to kill; `None` if there is none any more."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(f"{group or ''}\n".encode())

@@ -1,4 +1,4 @@
-"""Why a server cannot be reached, in a few words: what happened; what to do about it."""
+"""Short reasons why a server cannot be reached: the failure, a semicolon and a hint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TELLING = (TimeoutError, MCPError, ConfigurationError, httpx2.HTTPError, OSErro
 
 
 class StrangeAnswerError(httpx2.TransportError):
-    """Raised in place of an answer that is none of MCP; says what it is."""
+    """Raised instead of returning a response that is not MCP; its text is the reason."""
 
 
 def reason_of(error: BaseException | None) -> str:
@@ -62,12 +62,12 @@ def reason_of(error: BaseException | None) -> str:
 
 
 def breaks_protocol(cause: BaseException | None) -> bool:
-    """Return whether the cause of an error is an answer that is none of MCP."""
+    """Return whether the cause of an error is a response that violates the protocol."""
     return cause is not None and not isinstance(cause, (*_TELLING, *_CLOSED))
 
 
 def root_error(error: BaseException | None) -> BaseException | None:
-    """Return the error, or of a group the first that says what has happened, whichever came first.
+    """Return the error; for a group, the first error that explains the failure, if there is one.
 
     Example:
         >>> root_error(ExceptionGroup("both", [ValueError(), TimeoutError()]))
@@ -86,7 +86,7 @@ def _leaves(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def why(error: BaseException) -> str:
-    """Return why a request failed, in a few words; behind a semicolon, what to do about it."""
+    """Return a short reason for a failed request, and a hint after a semicolon, if there is one."""
     match error:
         case httpx2.HTTPStatusError():
             return status_text(error.response)
@@ -117,13 +117,13 @@ def _of_system(error: OSError) -> str:
 
 
 def with_place(what: str, url: str | None) -> str:
-    """Return a reason with the place it is about, before what to do about it.
+    """Return a reason with the address of the server, inserted before the hint.
 
     Example:
         >>> with_place("HTTP 404 Not Found; is the path right?", "http://host/")
         'HTTP 404 Not Found at http://host/; is the path right?'
     """
-    if url is None or "`leonidas " in what:  # a command to run says all
+    if url is None or "`leonidas " in what:  # a command to run is hint enough
         return what
     if type(what) is MessageText:
         return join(what, f"at {shown_place(url)}")
@@ -132,7 +132,7 @@ def with_place(what: str, url: str | None) -> str:
 
 
 def status_text(response: httpx2.Response) -> str:
-    """Return what a status says, and what to do about it.
+    """Return the status of a response, with a hint if there is one.
 
     Example:
         >>> request = httpx2.Request("POST", "http://host/mcp")
@@ -151,7 +151,7 @@ def status_text(response: httpx2.Response) -> str:
 
 
 def _os_error(error: BaseException | None) -> OSError | None:
-    """Return the operating system's error behind an error, if there is one."""
+    """Return the error of the operating system that caused an error, if there is one."""
     while (error := root_error(error)) is not None:
         if isinstance(error, OSError) and error.errno is not None:
             return error

@@ -1,4 +1,4 @@
-"""Takes secrets out of what a server says about itself, and the tokens of its login everywhere."""
+"""Mask secrets in texts about a server, and the tokens of its login in all its messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_TOKENS = 8
 
 
 class ServerRedaction:
-    """Masks a server's environment, headers and credentials in a text, and what looks so.
+    """Masks a server's environment, headers and credentials in a text, and likely secrets.
 
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
@@ -29,26 +29,26 @@ class ServerRedaction:
         self._tokens: tuple[str, ...] = ()
 
     def learn(self, secret: str) -> None:
-        """Mask one more text from now on, such as a token that has come."""
+        """Mask another text from now on, such as a received token."""
         if secret not in self._known.texts:
             self._known = KnownSecrets([*self._known.texts, secret])
         if len(secret) >= _SHORTEST_TOKEN and secret not in self._tokens:
             self._tokens = (*self._tokens, secret)[-_MOST_TOKENS:]
 
     def without_tokens(self, value: Any) -> Any:
-        """Return plain JSON in which the tokens that have come are masked.
+        """Return plain JSON in which the received tokens are masked.
 
-        The masking of calls knows the settings only, and a token is in none of them. It is looked
-        for as it is: a server that hands it back does so in a copy of the request.
+        The masking of calls covers only the settings, which contain no tokens. A token is searched
+        for verbatim: a server that returns a token does so in a copy of the request.
         """
         if not self._tokens:
             return value
-        text = json.dumps(value)  # most answers have none, and this is much faster
+        text = json.dumps(value)  # most responses contain no token, and this is much faster
         tokens = [each for each in self._tokens if json.dumps(each)[1:-1] in text]
         return _without(tokens, value) if tokens else value
 
     def __call__(self, text: str) -> str:
-        """Return the text without secrets; one without any keeps the key to reword it by."""
+        """Return the text without secrets; a text that has none keeps its message key."""
         shown = redact_text(self._known.text(text))
         return text if shown == text else shown
 

@@ -1,4 +1,4 @@
-"""The stdio transport: JSON-RPC messages, a line each, to and from a child process."""
+"""The stdio transport: JSON-RPC messages, one per line, to and from a child process."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _SHOWN_CHARACTERS = 80
 class StdioServer:
     """A server over stdio, opened by `streams()`.
 
-    `redact` takes secrets out of what the server prints; `on_lost` is called before waiting calls
-    are told.
+    `redact` masks secrets in the output of the server. `on_lost` is called before the waiting calls
+    fail.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class StdioServer:
 
     @property
     def last_lines(self) -> list[str]:
-        """Return what the server last wrote to standard error."""
+        """Return the last lines of the server's standard error, without secrets."""
         lines = [] if self._process is None else self._process.last_lines
         return [self._redact(line) for line in lines]
 
     @property
     def pid(self) -> int | None:
-        """Return the number of the server's process, once it has been started."""
+        """Return the id of the server's process, once the process has started."""
         return None if self._process is None else self._process.pid
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[tuple[MessageReader, MessageWriter]]:
-        """Start the server, and end it with everything it has started.
+        """Start the server; at exit, stop the server and its child processes.
 
         Raises:
             ConfigurationError: The command cannot be started.
@@ -122,7 +122,7 @@ class StdioServer:
             logger.debug("%s: %s", self._name, text)
 
     def on_end(self, what: str, exit_code: int | None) -> None:
-        """Receive the end of the output, and the exit code where the server has exited."""
+        """Receive the end of the output, and the exit code if the server has exited."""
         self._on_lost(what, exit_code)
         self._inbox.end()
 
@@ -174,13 +174,13 @@ _FEW_WAITING = 64
 
 
 class MessageReader:
-    """Lines as they come, and messages as they are read, in the form the client library reads.
+    """A queue of lines, which the client library reads as messages.
 
-    A line is read as late as it is asked for, and between two that wait the loop gets a turn: a
-    server that floods us holds up no other. Once many wait, the server does.
+    A line is parsed only when it is needed, and the event loop runs between two queued lines: a
+    server that sends a flood blocks no other server. If many lines are queued, reading is paused.
 
-    `room` waits until there is room for an answer to what the server asks; `hold` is called with
-    whether the server shall wait.
+    `room` waits while the server does not read earlier responses; `hold` is called with `True` to
+    pause reading, and with `False` to resume it.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class MessageReader:
         self._news = asyncio.Event()
 
     def put(self, line: bytes) -> None:
-        """Take a line; blank ones say nothing."""
+        """Queue a line; ignore blank lines."""
         if self._ended or not line.strip():
             return
         self._lines.append(line)
@@ -209,7 +209,7 @@ class MessageReader:
             self._hold(True)
 
     def end(self) -> None:
-        """Record that no more lines come; those that wait are still read."""
+        """Record the end of the input; queued lines are still read."""
         self._ended = True
         self._news.set()
 
@@ -217,7 +217,7 @@ class MessageReader:
         """Return the next message.
 
         Raises:
-            EndOfStream: There is none any more.
+            EndOfStream: No more messages follow.
         """
         while True:
             line = await self._next_line()
@@ -226,12 +226,12 @@ class MessageReader:
             except ValidationError:
                 self._on_garbage(line)
             else:
-                if isinstance(message, JSONRPCRequest):  # to wait before an answer is a deadlock
+                if isinstance(message, JSONRPCRequest):  # before a response, this would deadlock
                     await self._room()
                 return SessionMessage(message)
 
     async def aclose(self) -> None:
-        """Forget the lines that wait."""
+        """Drop the queued lines."""
         self.end()
         self._lines.clear()
         self._hold(False)
@@ -267,7 +267,7 @@ class MessageReader:
 
 
 class _ResponseOnly(JSONRPCResponse):
-    """An answer that is nothing else: no error and no question that has a result beside it."""
+    """A response without an error, and without the method of a request."""
 
     error: None = None
     method: None = None
@@ -277,19 +277,19 @@ def _read(line: bytes) -> JSONRPCMessage:
     """Return the message in a line.
 
     Raises:
-        ValidationError: There is none.
+        ValidationError: The line is not a message.
     """
     if not is_asked(line[:SEEN_BYTES]):
-        # An answer, as most are: a third of the time that it takes to look what it is.
+        # Most messages are responses; this model parses them in a third of the time.
         with contextlib.suppress(ValidationError):
             return _ResponseOnly.model_validate_json(line, by_name=False)
     return jsonrpc_message_adapter.validate_json(line, by_name=False)
 
 
 class MessageWriter:
-    """Messages written as they are sent, with no task between: what is written holds no caller.
+    """Writes messages directly, without a task between, so that a write blocks no caller.
 
-    `write` never waits.
+    `write` must not block.
     """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:

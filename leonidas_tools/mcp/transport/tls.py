@@ -1,4 +1,4 @@
-"""Certificates of servers over HTTPS: trusted authorities, and what is wrong."""
+"""TLS certificates of servers: trusted authorities, and reasons for failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _UNTRUSTED = "its certificate is signed by an unknown authority; name its certificate in `ca_file`"
 _WRONG_HOST = "its certificate is for another host"
-_BY_CODE = {  # as OpenSSL numbers what is wrong with a certificate
+_BY_CODE = {  # by the error codes of OpenSSL
     9: "its certificate is not valid yet",
     10: "its certificate has expired",
     18: "its certificate is signed by itself; name it in `ca_file` if it is the right one",
@@ -34,7 +34,7 @@ async def tls_context(settings: MCPServerSettings) -> ssl.SSLContext:
     """Return a context that trusts the system's certificates and those of `ca_file`.
 
     Raises:
-        ConfigurationError: The file cannot be read, or holds no certificate.
+        ConfigurationError: The file cannot be read, or contains no certificate.
     """
     if settings.ca_file is None:
         return await trusted_certificates()
@@ -44,7 +44,7 @@ async def tls_context(settings: MCPServerSettings) -> ssl.SSLContext:
 def _context(ca_file: str) -> ssl.SSLContext:
     context = httpx2.create_ssl_context()
     try:
-        open_file(Path(ca_file)).close()  # the library below would wait at a FIFO without end
+        open_file(Path(ca_file)).close()  # the call below would wait forever on a FIFO
         context.load_verify_locations(cafile=ca_file)
     except FileNotFoundError:
         raise ConfigurationError(f"the ca_file {ca_file!r} was not found") from None
@@ -57,7 +57,7 @@ def _context(ca_file: str) -> ssl.SSLContext:
 
 
 def tls_reason(error: ssl.SSLError) -> str:
-    """Return why no secure connection came to be, in a few words.
+    """Return a short reason for a failed TLS connection.
 
     Example:
         >>> tls_reason(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"))

@@ -1,4 +1,4 @@
-"""Replace messages that cannot be read with errors: the call id is at one of their ends."""
+"""Replace unreadable messages by errors: the id of the call is at one end of the message."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from mcp_types import PARSE_ERROR
 from leonidas_tools.results.json_size import MOST_VALUES, has_too_many_values
 
 TOO_LONG = 41_002
-"""The code of an answer made here: the server's own was longer than allowed."""
+"""Code of a local error response: the server's response was longer than allowed."""
 
 MALFORMED = 41_003
-"""The code of an answer made here: the server's own could not be read."""
+"""Code of a local error response: the server's response could not be parsed."""
 
 TOO_MANY = "a message of too many values"
-"""What is said of one that would hold the event loop while it is read."""
+"""Description of a message that would block the event loop while it is parsed."""
 
 _MOST_IN_NEWS = 25_000
-"""Limit of values in a message that is no answer: a server may send any number of them."""
+"""Most values in a message that is not a response: a server may send any number of these."""
 
 UNREADABLE = frozenset({TOO_LONG, MALFORMED, PARSE_ERROR})
-"""The codes of all answers that stand for one that could not be read, the library's own too."""
+"""The codes of all errors that replace an unreadable response, including the library's own."""
 
 SEEN_BYTES = 512
-"""The number of bytes at either end of a message in which its id is looked for."""
+"""Bytes at each end of a message that are searched for its id."""
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _ID = rb'"id"\s*:\s*(\d{1,18})\s*'
 _AT_THE_BEGINNING = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ID + rb",")
@@ -34,7 +34,7 @@ _METHOD = re.compile(rb'\s*\{[^{}\[\]]*"method"\s*:')
 
 
 def has_too_many(message: bytes) -> bool:
-    """Return whether a message has more values than may be read at once.
+    """Return whether a message has more values than may be parsed at once.
 
     Example:
         >>> many = b'"params":[' + b"0," * 30_000 + b"0]}"
@@ -46,10 +46,10 @@ def has_too_many(message: bytes) -> bool:
 
 
 def stand_in(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None:
-    """Return an error for the call that a message answers; `None` where that cannot be seen.
+    """Return an error for the call that a message answers; `None` if that call is not found.
 
-    Libraries write the id either before the result, or behind it as the very last. What a server
-    asks of us is not an answer, and has none made here.
+    Libraries write the id either before the result, or after it as the last field. A request of the
+    server is not a response, and is not replaced.
 
     Example:
         >>> stand_in(b'{"jsonrpc":"2.0","id":7,"result":[', b"", TOO_LONG, "Too long.")
@@ -65,7 +65,7 @@ def stand_in(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None
 
 
 def is_asked(beginning: bytes) -> bool:
-    """Return whether a message that begins so is a request or a notification.
+    """Return whether a message with this beginning is a request or a notification.
 
     Example:
         >>> is_asked(b'{"jsonrpc":"2.0","method":"ping","id":1}'), is_asked(b'{"result":{"method":')
@@ -75,6 +75,6 @@ def is_asked(beginning: bytes) -> bool:
 
 
 def _answered(beginning: bytes, end: bytes) -> int | None:
-    """Return the id of the call that a message answers; `None` where that cannot be seen."""
+    """Return the id of the call that a message answers; `None` if the id is not found."""
     match = _AT_THE_BEGINNING.match(beginning) or _AT_THE_END.search(end)
     return None if match is None or is_asked(beginning) else int(match[1])

@@ -1,4 +1,4 @@
-"""Filter logs of transport libraries, which have addresses and whole messages with arguments."""
+"""Filter logs of transport libraries, which contain addresses and messages with arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = visible_logger(__name__)
 
 _MOST_PER_MINUTE = 60
 _LOGGERS = (
-    "client",  # that of `mcp.client.session`
+    "client",  # the logger of `mcp.client.session`
     "mcp.client.auth.oauth2",
     "mcp.client.auth.utils",
     "mcp.client.client",
@@ -30,14 +30,14 @@ _LOGGERS = (
     "httpcore2.http2",
     "httpcore2.proxy",
 )
-"""A filter works on what is logged by the very logger it is added to."""
+"""The loggers of the libraries: a filter applies only to the logger that it is added to."""
 
 _OF_LOGINS = "mcp.client.auth."
-"""Passes only what errors say too, without quotes that may have codes and states."""
+"""Prefix of loggers whose records are dropped: errors report the same, without codes and states."""
 
 
 class _Discreet(logging.Filter):
-    """Lets no message of the wire pass, of the others no secret, and no flood of warnings."""
+    """Drops records with whole messages, masks secrets in the others, and limits warnings."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class _Discreet(logging.Filter):
         return True
 
     def _admits(self) -> bool:
-        """Return whether one more warning is logged: a server may cause any number."""
+        """Return whether to log one more warning: a server may cause any number."""
         drops, self._drops = self._drops, not self._logged.admits(_MOST_PER_MINUTE, monotonic())
         if self._drops and not drops:
             logger.warning(
@@ -70,7 +70,7 @@ class _Discreet(logging.Filter):
 
 @contextmanager
 def discreet_logs(redact: Callable[[str], str]) -> Iterator[None]:
-    """Keep a server's secrets, and what is said to it, out of other libraries' logs."""
+    """Keep a server's secrets and messages out of other libraries' logs, inside `with`."""
     discreet, loggers = _Discreet(redact), [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
         logger.addFilter(discreet)

@@ -1,10 +1,9 @@
 """Pin the definitions of tools at first use, and find those that changed since.
 
-Trust on first use: what a server lists when it is first used is trusted, and
-kept. A tool that says something else later is not run, and what it says is not read by the model,
-before a person has trusted it (`leonidas mcp trust`). A tool that comes later is taken on its first
-use as well, and told of: servers may bring tools at any time, and a setting that lists what is used
-(`include`) is what keeps them out.
+Trust on first use: the definitions that a server lists at first are trusted and stored. A tool
+whose definition changes later does not run until the user trusts it (`leonidas mcp trust`). Until
+then, the model does not receive the new definition. A tool that is added later is also trusted on
+first use, with a warning: servers may add tools at any time. The setting `include` keeps them out.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ _VERSION = 1
 
 
 class PinsError(LeonidasError):
-    """The file of the pins cannot be read, or does not say what it should."""
+    """Raised when the file of the pins cannot be read or is invalid."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolDefinition:
     """The part of a tool's definition that a model or a policy acts on."""
 
-    name: str  # what the server calls it
+    name: str  # name at the server
     description: str
     input_schema: Mapping[str, Any]
-    effect: str  # as its annotations have it
+    effect: str  # effect by the annotations
 
     @property
     def fingerprint(self) -> str:
@@ -49,12 +48,12 @@ class ToolDefinition:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def changed_from(self, other: ToolDefinition) -> list[str]:
-        """Return the names of the fields that are not the same."""
+        """Return the names of the fields that differ."""
         before, now = _in_order(other.to_json()), _in_order(self.to_json())
         return [field for field in now if now[field] != before[field]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the definition as plain JSON."""
         return {
             "name": self.name,
             "description": self.description,
@@ -65,20 +64,20 @@ class ToolDefinition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pin:
-    """One tool of a server."""
+    """The pinned definition of one tool of a server."""
 
-    # what it was when it was first used, or when a person has last trusted it
+    # the definition at first use, or the definition that the user trusted last
     trusted: ToolDefinition
-    waiting: ToolDefinition | None = None  # what it says by now, where that is something else
+    waiting: ToolDefinition | None = None  # the current definition, if it differs
 
     def seen(self, now: ToolDefinition) -> Pin:
-        """Return the pin once the server has said this."""
+        """Return the pin after the server has listed a definition."""
         if now.fingerprint == self.trusted.fingerprint:
             return Pin(trusted=self.trusted)
         return Pin(trusted=self.trusted, waiting=now)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the pin as plain JSON."""
         waiting = {} if self.waiting is None else {"waiting": self.waiting.to_json()}
         return {
             "sha256": self.trusted.fingerprint,
@@ -92,15 +91,15 @@ def identity_of(settings: MCPServerSettings) -> str:
     said: list[Any] = [settings.command, list(settings.args)]
     if settings.url is not None:
         parts = urlsplit(settings.url)
-        # A key in the query may be exchanged for another; a path may lead to another server.
+        # A key in the query may change; another path may lead to another server.
         said = [f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
 class Pins:
-    """The pins of one server, in a file that only the user reads and several processes share.
+    """The pins of one server, in a file that only the user can read and several processes share.
 
-    Another server under the same name, of another `identity`, has pins of its own.
+    Another server with the same name, but another `identity`, has its own pins.
 
     Example:
         >>> pins = Pins("notes", "an example")
@@ -119,14 +118,14 @@ effect='once'), waiting=None)}, ['add']), None)
 
     @property
     def are_stale(self) -> bool:
-        """Return whether the file is another one than when it was last looked into."""
+        """Return whether the file has changed since the last check."""
         return self._file.stamp != self._seen
 
     def check(self, listed: Mapping[str, ToolDefinition]) -> tuple[dict[str, Pin], list[str]]:
-        """Return the pins of these tools, and the new ones, which are kept. It blocks.
+        """Return the pins of these tools, and the names of new tools; store the pins. This blocks.
 
         Raises:
-            PinsError: The file cannot be read, so that it is not known what these tools were.
+            PinsError: The file cannot be read, so the trusted definitions are unknown.
         """
         try:
             with self._file.locked():
@@ -143,14 +142,14 @@ effect='once'), waiting=None)}, ['add']), None)
             self._seen = self._file.stamp
 
     def trust(self, shown: Mapping[str, str]) -> list[str]:
-        """Trust what tools say by now, where that is what a person was shown. It blocks.
+        """Trust the waiting definitions with the fingerprints that the user was shown. This blocks.
 
-        Return the tools that are trusted as they were shown. One that says something else by now
-        still waits.
+        Return the names of the tools that are trusted as they were shown. A tool that has changed
+        again still waits.
 
         Raises:
             PinsError: The file cannot be read.
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         with self._file.locked():
             every = self._read()
@@ -168,7 +167,7 @@ effect='once'), waiting=None)}, ['add']), None)
         """Return the pins in the file.
 
         Raises:
-            PinsError: It cannot be read.
+            PinsError: The file cannot be read.
         """
         return self._read().get(self._identity, {})
 
@@ -184,7 +183,7 @@ effect='once'), waiting=None)}, ['add']), None)
     def _merged(
         self, listed: Mapping[str, ToolDefinition], kept: Mapping[str, Pin]
     ) -> tuple[dict[str, Pin], list[str]]:
-        """Return the kept pins before the remembered ones: a person may have trusted some."""
+        """Merge pins; stored pins override remembered ones, as the user may have trusted some."""
         known = {**self._known, **kept}
         pins = {
             name: known[name].seen(said) if name in known else Pin(trusted=said)
@@ -227,7 +226,7 @@ def _servers(said: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _pin(name: str, said: Mapping[str, Any]) -> Pin:
-    """Read a pin; refuse one that is not what was written."""
+    """Parse a pin; raise an error if the pin was modified."""
     trusted = _described(said["trusted"])
     if trusted.fingerprint != said["sha256"] or trusted.name != name:
         raise ValueError(f"the fingerprint of {name!r} is another")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 _MOST_TOLD = 20
-"""Limit of warnings of one kind for each listing: a server may list any number of tools."""
+"""Most warnings of one kind for each listing: a server may list any number of tools."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -27,36 +27,36 @@ class ListingReport:
     """The findings of one listing."""
 
     findings: list[Finding] = field(default_factory=list)  # settings without effect
-    left_out: dict[str, str] = field(default_factory=dict)  # why tools cannot be used, by name
-    # the tools that have changed since the listing before
+    left_out: dict[str, str] = field(default_factory=dict)  # reasons for dropped tools, by name
+    # names of the tools that have changed since the previous listing
     news: list[str] = field(default_factory=list)
-    # the tools that are not what they were, by name
+    # pins of the tools that differ from their trusted definitions, by name
     changed: dict[str, Pin] = field(default_factory=dict)
-    denies: bool = True  # those are denied, and not only told of
-    # the tools whose description has characters that are not seen
+    denies: bool = True  # whether changed tools are denied, not only reported
+    # names of the tools with invisible characters in their descriptions
     unseen: list[str] = field(default_factory=list)
-    # the tools that have come to a server that was used before
+    # names of the tools that were added to a known server
     new: list[str] = field(default_factory=list)
-    pins_error: str | None = None  # why it is not known what the tools were
-    unknown: list[str] = field(default_factory=list)  # the tools that are not used for that reason
+    pins_error: str | None = None  # reason why the pins cannot be read
+    unknown: list[str] = field(default_factory=list)  # tools that are not used because of this
 
     @property
     def quarantined(self) -> list[str]:
-        """Return the tools that are not run."""
+        """Return the names of the tools in quarantine."""
         return [*(self.changed if self.denies else ()), *self.unknown]
 
     def after(self, before: ListingReport) -> None:
-        """Note what has changed since the listing before."""
+        """Record the changes since the previous listing."""
         self.news = [name for name, pin in self.changed.items() if before.changed.get(name) != pin]
 
     def remember(self, before: ListingReport, tool: str, key: str) -> None:
-        """Say again why a tool that is as it was cannot be used."""
+        """Repeat the reasons why an unchanged tool cannot be used."""
         if tool in before.left_out:
             self.left_out[tool] = before.left_out[tool]
         self.findings += [finding for finding in before.findings if finding.key == key]
 
     def tell(self, server: str, before: ListingReport) -> None:
-        """Log what was not known before."""
+        """Log the findings that are new since the previous listing."""
         for finding in self.findings:
             if finding not in before.findings:
                 level = logging.ERROR if finding.severity == "error" else logging.WARNING
@@ -97,7 +97,7 @@ class ListingReport:
             logger.error("MCP server %r: %s%s", server, done, self.pins_error)
 
     def status(self) -> dict[str, Any]:
-        """Return what there is to say, as plain JSON."""
+        """Return the findings as plain JSON."""
         changed = [
             {"tool": name, "changed": fields_of(pin), "diff": diff_of(pin)}
             for name, pin in self.changed.items()
@@ -113,7 +113,7 @@ class ListingReport:
 
 
 def warn_of_few(server: str, warnings: Sequence[str]) -> None:
-    """Log the first of some warnings of one kind, and how many more there are."""
+    """Log the first warnings of one kind, and the number of the others."""
     for warning in warnings[:_MOST_TOLD]:
         logger.warning("MCP server %r%s", server, warning)
     if len(warnings) > _MOST_TOLD:

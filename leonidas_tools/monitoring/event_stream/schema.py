@@ -70,7 +70,7 @@ class LiveSession(TypedDict):
 class State(_EventBase):
     """The current state, which a subscriber receives first.
 
-    `untrusted` names, by session, the tools whose untrusted results it has read.
+    `untrusted` lists the tools of untrusted results that each session has read.
     """
 
     event: Literal["state"]
@@ -101,9 +101,9 @@ class _OfTask(_OfCall):
 
 
 class ToolStart(_OfTask):
-    """A call has begun; the event has the limits of one attempt and of the whole call.
+    """A call has begun, with the timeout of one attempt and the deadline of the whole call.
 
-    `untrusted` names the tools whose untrusted results its session has read before.
+    `untrusted` lists the tools whose untrusted results its session has read before.
     """
 
     event: Literal["tool_start"]
@@ -113,7 +113,7 @@ class ToolStart(_OfTask):
 
 
 class ToolProgress(_OfTask):
-    """A tool reports progress; its further data are extra fields under their own names."""
+    """A tool reports progress; further data are extra fields under their own names."""
 
     event: Literal["tool_progress"]
     message: NotRequired[Any]
@@ -148,7 +148,7 @@ class ToolFallback(_OfTask):
 
 
 class ToolUndo(_OfTask):
-    """A step was rolled back, or could not be."""
+    """A step was rolled back, or its rollback failed."""
 
     event: Literal["tool_undo"]
     done: bool
@@ -163,16 +163,16 @@ class ToolBreaker(_OfTask):
 
 
 class ToolUntrusted(_OfTask):
-    """The result of a tool may come from anyone: its session is marked from now on."""
+    """A tool has returned untrusted content: its session is marked from now on."""
 
     event: Literal["tool_untrusted"]
 
 
 class Iteration(_OfTask):
-    """An agent that works in steps has begun one, or come further in it.
+    """An iteration of an agent has begun, or has reached a step.
 
-    Without a `step` it has begun. Further data are extra fields: `message` of a thought, `tools` of
-    an action, `statuses` of an observation.
+    Without a `step`, the iteration has begun. Further data are extra fields: `message` of a
+    thought, `tools` of an action, `statuses` of an observation.
     """
 
     event: Literal["iteration"]
@@ -264,9 +264,9 @@ class SessionEnded(_OfSession):
 
 
 class Speech(_OfSession):
-    """The user or the agent has begun or ended a turn; the end has its words, as far as known.
+    """The user or the agent has begun or ended a turn; the end has its text, if it is known.
 
-    `sound_seconds` is the length of the agent's sound, which arrives faster than it is played.
+    `sound_seconds` is the length of the agent's audio, which arrives faster than it is played.
     """
 
     event: Literal["speech"]
@@ -295,14 +295,14 @@ class ConnectionLost(_OfSession):
 
 
 class ConnectionRefused(_OfSession):
-    """A live session was refused a connection."""
+    """The server has refused a connection of a live session."""
 
     event: Literal["connection_refused"]
     reason: str
 
 
 class ToolsChanged(_OfSession):
-    """The model has received other tools during the session."""
+    """The tools of the model have changed during the session."""
 
     event: Literal["tools_changed"]
     tools: list[str]

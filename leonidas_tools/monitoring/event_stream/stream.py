@@ -30,7 +30,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 class Subscription:
-    """The unread events of one reader; where they are too many, only their number."""
+    """The unread events of one reader; if there are too many, only their number."""
 
     __slots__ = ("_changed", "_kinds", "_size", "_waiting", "missed", "session")
 
@@ -41,10 +41,10 @@ class Subscription:
         self._waiting: deque[Mapping[str, Any]] = deque()
         self._changed = asyncio.Event()
         self.missed = 0
-        """The number of lost events that the reader has not been told of."""
+        """The number of lost events that are not reported to the reader yet."""
 
     def wants(self, event: Mapping[str, Any]) -> bool:
-        """Return whether the reader wants the event; one without a session is for all."""
+        """Return whether the reader wants the event; an event without a session is for all."""
         if self._kinds is not None and event["event"] not in self._kinds:
             return False
         return self.session is None or event.get("session", self.session) == self.session
@@ -67,7 +67,7 @@ class Subscription:
         self._waiting.extend(event for event in events if self.wants(event))
 
     async def changed(self) -> None:
-        """Wait until there is an event to read."""
+        """Wait until there is an event to read, or a lost one to report."""
         while not self._waiting and not self.missed:
             self._changed.clear()
             await self._changed.wait()
@@ -86,15 +86,15 @@ _DISCONNECTED = frozenset({"connection_lost", "connection_refused"})
 class EventStream:
     """All events, in order, for any number of readers.
 
-    It is a sink: `Monitor` has one. Numbers begin with the time in microseconds, so that they
-    differ from those of an earlier process. Recording begins with the first subscription; from
-    then on the last events are kept, for readers that reconnect. Everything runs in one thread.
+    It is a sink: `Monitor` has one. Sequence numbers begin with the time in microseconds, so that
+    they differ from those of an earlier process. Recording begins with the first subscription; the
+    last events are then kept, for readers that reconnect. Everything runs in one thread.
 
     Args:
         calls: The running calls, as plain JSON.
         breakers: The state of every breaker that watches a tool, by its name.
         remembered: The number of events to keep.
-        on_first_reader: Called when there is a reader for the first time.
+        on_first_reader: Called when the first reader starts.
 
     Example:
         >>> import asyncio
@@ -130,7 +130,7 @@ class EventStream:
         self._sessions: WeakSet[ToolSession] = WeakSet()
         self._live: dict[str, dict[str, Any]] = {}
         self.live_listeners = Listeners[str, "ToolSession", "dict[str, Any]"]("live events")
-        """Receive the kind, the session and the fields of each event of a live session."""
+        """Callbacks with the kind, the session and the fields of each event of a live session."""
 
     def __call__(self, event: ToolEvent) -> None:
         """Add an event of a call."""
@@ -145,7 +145,7 @@ class EventStream:
             self._put(body)
 
     def note(self, session: ToolSession) -> None:
-        """Remember a session that makes calls."""
+        """Add a session that makes calls."""
         self._sessions.add(session)
 
     @property
@@ -154,20 +154,20 @@ class EventStream:
         return self._recording
 
     def publish(self, kind: str, **data: Any) -> None:
-        """Add an event that belongs to no call.
+        """Publish an event that belongs to no call.
 
         Args:
-            kind: Its `event`.
+            kind: The value of `event`.
             data: Its fields, as plain JSON without secrets.
         """
         if self._recording:
             self._put({"event": kind, "at": time.time(), **data})
 
     def live(self, kind: str, session: ToolSession, **data: Any) -> None:
-        """Add an event of a live session or its connection.
+        """Publish an event of a live session or its connection.
 
         Args:
-            kind: Its `event`.
+            kind: The value of `event`.
             session: The session.
             data: Its fields.
         """
@@ -201,7 +201,7 @@ class EventStream:
             kinds: Only these kinds of events; `state` and `missed` are always sent.
             after: The number of the last event read; the later events replace the first `state`
                 if all of them are still kept.
-            size: The number of events that may wait for the reader.
+            size: The most unread events that are kept for the reader.
 
         Raises:
             ValueError: A kind of event is unknown.
@@ -277,7 +277,7 @@ class EventStream:
         )
 
     def _for_reader(self, body: dict[str, Any]) -> Event:
-        """Return an event for one reader, which repeats the last number."""
+        """Return an event for one reader, with the last sequence number again."""
         event = {"version": VERSION, "sequence": self._last, "at": time.time(), **body}
         return cast("Event", event)
 

@@ -1,4 +1,4 @@
-"""Run Python: whole Python in the sandbox, or snippets in Monty, an interpreter without effects."""
+"""Run Python: full Python in the sandbox, or snippets in Monty, an interpreter without effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TOOLBOX", "CodeSettings", "KeptVariables"]
 
 _LONGEST_CODE = 200_000
 _SPARE_SECONDS = 15.0
-"""Time a call may take beyond its program: the sandbox ends the program first."""
+"""Seconds added to the call timeout, so that the sandbox kills the program first."""
 _PYTHON = """Run Python code and return what it prints and the value of its last expression.
 
 Files can be read and written in the working directory. Figures of matplotlib are returned as
@@ -32,13 +32,13 @@ _KEEPS = " Variables are kept for the next call."
 
 
 class CodeSettings(SandboxSettings):
-    """Settings of the toolbox `code`: those of its sandbox, and these.
+    """Settings of the toolbox `code`, in addition to those of its sandbox.
 
     Args:
-        engine: `python` runs whole Python in the sandbox, `monty` snippets in an interpreter that
+        engine: `python` runs full Python in the sandbox, `monty` snippets in an interpreter that
             has no files, no network and no packages.
         keep_variables: Whether a session keeps its variables from call to call.
-        max_kept_kilobytes: How much the variables of a session may hold.
+        max_kept_kilobytes: The maximum size of the variables of a session.
     """
 
     engine: Annotated[Literal["python", "monty"], BeforeValidator(unset)] = "python"
@@ -47,9 +47,9 @@ class CodeSettings(SandboxSettings):
 
 
 class KeptVariables:
-    """State of a session's code between its calls, by engine.
+    """Variables of the code of a session between calls, by engine.
 
-    Only the engine reads it, inside its sandbox.
+    Only the engine reads this state, inside its sandbox.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class KeptVariables:
 
 
 def make_tools(settings: CodeSettings) -> Sequence[Tool[..., Any]]:
-    """Make the tool; the first call starts the sandbox."""
+    """Return the tool; its first call starts the sandbox."""
     if settings.engine == "monty":
         from leonidas_tools.toolboxes.code.monty import runner
     else:

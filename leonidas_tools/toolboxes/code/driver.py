@@ -1,8 +1,8 @@
-"""Run one piece of Python inside the sandbox: a program of its own, with the standard library only.
+"""Run one piece of Python in the sandbox: a separate program, with the standard library only.
 
-It reads a request from descriptor 3 and answers there: the value of the last expression, the error,
-the figures, the files that are new, and the variables for the next piece. Imports, functions and
-classes are kept as their source, all else as a pickle, which only this program ever reads.
+It reads a request from file descriptor 3, and sends the response there: the value of the last
+expression, the error, figures, new files, and the variables for the next piece. Imports, functions
+and classes are kept as source code, other values as pickles, which only this program reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DEFINITIONS = (
 
 
 def main() -> None:
-    """Read the request, run it, and answer."""
+    """Read the request, run its code, and send the response."""
     channel = socket.socket(fileno=3)
     os.set_inheritable(3, False)
     request = json.loads(_read_all(channel))
@@ -46,7 +46,7 @@ def main() -> None:
     sys.stderr.flush()
     channel.sendall(json.dumps(answer).encode())
     channel.close()
-    os._exit(0)  # threads and exit handlers of the code are not waited for
+    os._exit(0)  # without waiting for threads or running exit handlers
 
 
 def _read_all(channel: socket.socket) -> bytes:
@@ -81,10 +81,10 @@ def _lines(code: str) -> list[str]:
 
 
 def _run(tree: ast.Module, names: dict[str, Any]) -> dict[str, Any]:
-    """Run the statements; return the value of the last, if it is an expression."""
+    """Run the statements, and return the value of the last one if it is an expression."""
     last = tree.body[-1] if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     statements = ast.Module(body=tree.body[: -1 if last else None], type_ignores=[])
-    exec(compile(statements, NAME, "exec"), names)  # noqa: S102 - that is what it is for
+    exec(compile(statements, NAME, "exec"), names)  # noqa: S102 - the purpose of the program
     if not isinstance(last, ast.Expr):
         return {}
     value = eval(compile(ast.Expression(last.value), NAME, "eval"), names)  # noqa: S307 - as above
@@ -92,7 +92,7 @@ def _run(tree: ast.Module, names: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as JSON, or as text where it is none or too long."""
+    """Return a value as JSON; as text if it is not JSON or is too long."""
     with contextlib.suppress(TypeError, ValueError, RecursionError):
         text = json.dumps(value, allow_nan=False)
         if len(text) <= _LONGEST_VALUE:
@@ -114,7 +114,7 @@ def _error(error: BaseException) -> dict[str, str]:
 
 
 def _figures() -> list[str]:
-    """Return the open figures of matplotlib as PNG."""
+    """Return the open figures of matplotlib as Base64-encoded PNG images."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return []
@@ -128,12 +128,12 @@ def _figures() -> list[str]:
 
 
 def _files() -> dict[str, tuple[int, int]]:
-    """Return the files below the working directory, with size and time; links are not followed."""
+    """Return the size and time of each file in the working directory, without following links."""
     found: dict[str, tuple[int, int]] = {}
-    with contextlib.suppress(RecursionError):  # folders may be nested without end
+    with contextlib.suppress(RecursionError):  # folders may be nested too deeply
         for directory, _, names in os.walk("."):
             for name in names:
-                path = os.path.relpath(os.path.join(directory, name))  # noqa: PTH118 - quick
+                path = os.path.relpath(os.path.join(directory, name))  # noqa: PTH118 - faster
                 with contextlib.suppress(OSError):
                     status = os.lstat(path)
                     found[path] = (status.st_size, status.st_mtime_ns)
@@ -155,12 +155,12 @@ def _new_files(before: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
 
 
 def _load(names: dict[str, Any], state: str | None) -> list[str]:
-    """Restore what an earlier piece has left; return its definitions."""
+    """Restore the variables of the previous piece, and return its definitions."""
     if state is None:
         return []
     kept = json.loads(state)
     for each in kept["definitions"]:
-        with contextlib.suppress(Exception):  # a module may be gone by now
+        with contextlib.suppress(Exception):  # a module may no longer exist
             exec(compile(each, NAME, "exec"), names)  # noqa: S102 - as above
     sys.modules["__main__"].__dict__.update(names)
     for name, pickled in kept["values"].items():
@@ -170,7 +170,7 @@ def _load(names: dict[str, Any], state: str | None) -> list[str]:
 
 
 def _save(names: dict[str, Any], definitions: list[str]) -> tuple[str, list[str]]:
-    """Return what the next piece starts with, and the names of what cannot be kept."""
+    """Return the state for the next piece, and the names of variables that cannot be kept."""
     sys.modules["__main__"].__dict__.update(names)
     values, not_kept = {}, []
     defined = {name for each in definitions for name in _defined(each)}
@@ -179,7 +179,7 @@ def _save(names: dict[str, Any], definitions: list[str]) -> tuple[str, list[str]
             continue
         try:
             values[name] = base64.b64encode(pickle.dumps(value)).decode()
-        except Exception:  # noqa: BLE001 - a type of the code may raise anything
+        except Exception:  # noqa: BLE001 - a class of the code may raise anything
             not_kept.append(name)
     last = list(dict.fromkeys(reversed(definitions)))[::-1]
     return json.dumps({"definitions": last, "values": values}), not_kept[:_MOST_NOT_KEPT]

@@ -1,4 +1,4 @@
-"""Snippets of Python in Monty, which has no files, no network and no packages."""
+"""Run Python snippets in Monty, which has no files, no network and no packages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEGABYTE = 1 << 20
 def runner(
     settings: CodeSettings,
 ) -> Callable[[str, dict[str, Any], ToolContext], Awaitable[ToolResult]]:
-    """Return what runs snippets, each in a process of its own."""
+    """Return a function that runs each snippet in its own process."""
     import pydantic_monty
 
     limits: pydantic_monty.ResourceLimits = {
@@ -81,12 +81,12 @@ def runner(
 async def _keep(
     session: pydantic_monty.AsyncMontySession, states: dict[str, Any], most_bytes: int
 ) -> bool:
-    """Keep the variables of a session, and return whether they could be kept."""
+    """Keep the variables of a session, and return whether they fit and could be dumped."""
     import pydantic_monty
 
     try:
         state = await session.dump()
-    except (pydantic_monty.MontyError, RuntimeError):  # its process has reached its limit
+    except (pydantic_monty.MontyError, RuntimeError):  # the process has reached a limit
         return False
     if len(state) <= most_bytes:
         states[_ENGINE] = state

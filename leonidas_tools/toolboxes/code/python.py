@@ -1,4 +1,4 @@
-"""Whole Python in the sandbox."""
+"""Run full Python in the sandbox."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _MOST_FIGURE_BYTES = 4 << 20
 _MOST_VALUES = 20_000
 _ENGINE = "python"
 _THREADS = "4"
-"""Number of NumPy's threads: as many as there are processors may be too many for the limits."""
+"""Number of threads of NumPy: one per processor may exceed the limits."""
 
 
 def runner(
     settings: CodeSettings,
 ) -> Callable[[str, dict[str, Any], ToolContext], Awaitable[ToolResult]]:
-    """Return what runs code; the sandbox starts with the first call."""
+    """Return a function that runs code; its first call starts the sandbox."""
     libraries = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     libraries += [path for path in [site.getusersitepackages()] if path in sys.path]
     sandbox = settings.sandbox(read_only=(sys.base_prefix, sys.prefix, *libraries))
@@ -73,7 +73,7 @@ def runner(
 
 
 async def _exchange(running: Running, request: bytes, most_bytes: int) -> bytes:
-    """Send the request, and return the answer: all that comes until the program ends."""
+    """Send the request, and return all data received until the program ends."""
     channel = running.channel
     assert channel is not None
     channel.setblocking(False)
@@ -86,18 +86,18 @@ async def _exchange(running: Running, request: bytes, most_bytes: int) -> bytes:
             if len(said) > most_bytes + 10 * _MOST_FIGURE_BYTES:
                 running.stop("output")
                 break
-    except OSError:  # the program has ended before
+    except OSError:  # the program has already ended
         pass
     return bytes(said)
 
 
 def _end_of_request(channel: socket.socket) -> None:
-    channel.shutdown(1)  # for writing
+    channel.shutdown(1)  # only for writing
 
 
 def _read(said: bytes) -> dict[str, Any]:
-    """Return the answer; the code can write there too, so that it may be anything."""
-    if has_too_many_values(said, _MOST_VALUES):  # to read them would hold the event loop
+    """Parse the response, which may be anything, as the code can write to the channel too."""
+    if has_too_many_values(said, _MOST_VALUES):  # parsing would block the event loop
         return {}
     try:
         answer = json.loads(said)
@@ -139,7 +139,7 @@ def _result(answer: Mapping[str, Any], finished: Finished) -> ToolResult:
 def raised(
     value: Mapping[str, Any], error: Mapping[str, Any], media: tuple[Media, ...] = ()
 ) -> ToolResult:
-    """Return the result of code that has raised an exception."""
+    """Return the result of code that raised an exception."""
     kind, message = str(error.get("type")), str(error.get("message"))
     return ToolResult.failed(
         say("code_raised", error=f"{kind}: {message}" if message else kind),

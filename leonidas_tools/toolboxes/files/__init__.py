@@ -53,18 +53,18 @@ def _not_empty(roots: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class FilesSettings(SettingsModel):
-    """Settings of the files.
+    """Settings of the file tools.
 
     Args:
-        roots: The folders whose files may be used, seen from the working directory; relative paths
-            of files begin at the first.
+        roots: The folders whose files may be used, relative to the working directory; relative
+            paths of files begin at the first folder.
         writable: Whether files may be written.
-        max_file_kilobytes: How big a file that is read or written may be.
-        max_lines: How many lines are read at a time.
-        max_entries: How many entries of a folder are listed.
-        max_matches: How many lines a search finds.
-        encoding: What a text is taken for that is not UTF-8 and has no mark of its encoding.
-        timeout: How long a search may take.
+        max_file_kilobytes: The maximum size of a file to read or write.
+        max_lines: The maximum number of lines that one call reads.
+        max_entries: The maximum number of folder entries to list.
+        max_matches: The maximum number of lines that a search finds.
+        encoding: The encoding of a text that is not UTF-8 and has no byte order mark.
+        timeout: The timeout of a search.
     """
 
     roots: Annotated[tuple[Directory, ...], AfterValidator(_not_empty)] = (".",)
@@ -78,7 +78,7 @@ class FilesSettings(SettingsModel):
 
 
 class FileTools:
-    """The tools, for some settings."""
+    """The file tools."""
 
     def __init__(self, settings: FilesSettings) -> None:
         self._settings = settings
@@ -211,7 +211,7 @@ class FileTools:
         with reached(place), place.opened_root() as root:
             handle = open_beneath(root, place.path, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                names = sorted(os.listdir(handle))  # noqa: PTH208 - of an open folder
+                names = sorted(os.listdir(handle))  # noqa: PTH208 - takes a descriptor
                 for name in names:
                     if hidden or not name.startswith("."):
                         total += 1
@@ -282,13 +282,13 @@ class FileTools:
 
     @contextlib.contextmanager
     def _writing(self, place: RootedPath, ctx: ToolContext) -> Iterator[FileWriter]:
-        """Open the folder of a file that is to be written; its folders are made by `write`."""
+        """Open the root for a file to write; `write` makes missing folders."""
         with place.opened_root() as root:
             yield FileWriter(root, place, ctx, self._most_bytes)
 
 
 class OriginalFile:
-    """A file as it was before: it stays readable while this object lives."""
+    """A file before it is replaced; its content stays readable while this object lives."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -297,7 +297,7 @@ class OriginalFile:
 
 
 class FileWriter:
-    """Replaces one file, and registers what takes that back."""
+    """Replaces one file, and registers how to undo that."""
 
     def __init__(self, root: int, place: RootedPath, ctx: ToolContext, most_bytes: int) -> None:
         head, _, self._name = place.path.rstrip("/").rpartition("/")
@@ -321,12 +321,12 @@ class FileWriter:
         """Write the file.
 
         Args:
-            data: The bytes.
-            was: What it has to be still; by default what is there is replaced.
+            data: The new content.
+            was: The content that the file must still have; by default any content is replaced.
 
         Raises:
-            ToolError: It is too big, or has changed meanwhile.
-            OSError: It cannot be written.
+            ToolError: The content is too big, or the file has changed meanwhile.
+            OSError: The file cannot be written.
         """
         if len(data) > self._most_bytes:
             raise too_big(self._place.shown, len(data), self._most_bytes)
@@ -357,10 +357,10 @@ def _taken_back(
     before: OriginalFile | None,
     made: list[str],
 ) -> None:
-    """Put back what was there before, unless somebody else has changed it since.
+    """Restore the previous file, unless the file has been changed since.
 
     Raises:
-        ToolError: It has changed.
+        ToolError: The file has been changed.
     """
     with place.opened_root() as root:
         with opened_folder(root, head) as folder:
@@ -378,7 +378,7 @@ def _taken_back(
 
 @contextlib.contextmanager
 def _folder_and_name(root: int, place: RootedPath) -> Iterator[tuple[int, str]]:
-    """Open the folder to search, or that of the one file to search."""
+    """Open the folder to search, or the folder of the single file to search."""
     handle = open_beneath(root, place.path, _PATH_ONLY)
     try:
         status = os.fstat(handle)
@@ -398,7 +398,7 @@ def _folder_and_name(root: int, place: RootedPath) -> Iterator[tuple[int, str]]:
 def _entry(folder: int, name: str) -> Mapping[str, Any]:
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:  # it is gone meanwhile
+    except OSError:  # removed meanwhile
         return {"name": name, "kind": "gone"}
     kind = kind_of(status)
     changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
@@ -416,7 +416,7 @@ def _has_lines(place: RootedPath, lines: int) -> str:
 
 
 def _with_ends_of(text: str, given: str) -> str:
-    """Return a text with the line ends of another."""
+    """Return `given` with the line endings of `text`."""
     if "\r\n" not in text or "\r\n" in given:
         return given
     return given.replace("\n", "\r\n")
@@ -432,7 +432,7 @@ def _encoded(text: str, encoding: str, path: str) -> bytes:
 
 
 def make_tools(settings: FilesSettings) -> Sequence[Tool[..., Any]]:
-    """Make the tools; nothing is opened before the first call."""
+    """Return the tools, without opening anything before the first call."""
     files = FileTools(settings)
     searching = Tool(
         files.search_in_files,

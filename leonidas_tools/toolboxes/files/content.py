@@ -1,4 +1,4 @@
-"""The content of a file as text: read without a race, decoded, and encoded as it was."""
+"""The content of a file as text: read without a race, and decoded."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The bytes of a file, and what the file was when they were read."""
+    """The bytes of a file, and the status of the file after the read."""
 
     data: bytes
     found: os.stat_result
-    is_changing: bool  # it changed each time while it was read
+    is_changing: bool  # whether the file changed during each attempt to read it
 
     def text(self, path: str, encoding: str | None, other: str) -> tuple[str, str]:
-        """Return the text, and the encoding that it has.
+        """Return the text, and its encoding.
 
         Args:
-            path: How the file is called.
+            path: The path of the file for errors.
             encoding: The encoding, if the model names one.
-            other: What is tried where it is not UTF-8.
+            other: The encoding to try if the text is not UTF-8.
 
         Raises:
-            ToolError: It is not text, or not in that encoding.
+            ToolError: The file is not text, or not in the encoding.
         """
         marked = next((name for mark, name in _MARKS if self.data.startswith(mark)), None)
         if encoding is None and marked is None and b"\0" in self.data:
@@ -70,10 +70,10 @@ def _require_quick(encoding: str) -> None:
 
 
 def read_content(handle: int, path: str, most_bytes: int) -> Content:
-    """Read an open regular file; again where it changes meanwhile.
+    """Read an open regular file; retry if it changes meanwhile.
 
     Raises:
-        ToolError: It is too big.
+        ToolError: The file is too big.
     """
     for _ in range(_TRIES):
         before = os.fstat(handle)
@@ -87,7 +87,7 @@ def read_content(handle: int, path: str, most_bytes: int) -> Content:
 
 
 def is_same(one: os.stat_result, other: os.stat_result) -> bool:
-    """Return whether it is the same file with the same content."""
+    """Return whether both are the same file with the same size and modification time."""
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino) and _stamp(one) == _stamp(other)
 
 
@@ -102,10 +102,10 @@ def _stamp(found: os.stat_result) -> tuple[int, int]:
 
 
 def _read(handle: int, size: int) -> bytes:
-    """Return as many bytes as the file had: one that grows all the time has no end."""
+    """Read at most `size` bytes, as a growing file may have no end."""
     data = bytearray()
     while len(data) < size:
-        # `pread`: a second attempt begins at the start.
+        # `pread`, so that a second attempt begins at the start.
         piece = os.pread(handle, min(_PIECE_BYTES, size - len(data)), len(data))
         if not piece:
             break

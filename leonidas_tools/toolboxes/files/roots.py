@@ -1,4 +1,4 @@
-"""The folders that the tools may use, and what their errors mean to a model."""
+"""The folders that the tools may use, and their errors for the model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEANINGS: Mapping[int, tuple[str, str]] = {
     errno.ENAMETOOLONG: ("invalid_argument", "name_too_long"),
     errno.EINVAL: ("invalid_argument", "no_such_name"),
 }
-"""The status and the reason code of each error of the system; each code is a text too."""
+"""Status and reason code by `errno`; each reason code is also the key of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class RootedPath:
     """A path beneath a root."""
 
     root: Path
-    path: str  # as it was given
-    shown: str  # how the model calls it
+    path: str  # relative to the root
+    shown: str  # the path for the model
 
     @property
     def name(self) -> str:
-        """Return its name, as it is said aloud."""
+        """Return the name to speak."""
         return Path(self.shown).name or self.root.name
 
     @contextlib.contextmanager
     def opened_root(self) -> Iterator[int]:
-        """Open the root for a while."""
+        """Open the root, and close it when the block ends."""
         handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield handle
@@ -55,27 +55,27 @@ class RootedPath:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The folders that the tools may use; relative paths begin at the first."""
+    """The folders that the tools may use; relative paths begin at the first folder."""
 
     folders: tuple[Path, ...]  # absolute
 
     def place(self, path: str) -> RootedPath:
-        """Return where a path is; the kernel judges later whether it stays beneath.
+        """Return the root of a path; the kernel checks later whether the path stays beneath.
 
         Raises:
-            ToolError: It is absolute, and below none of them.
+            ToolError: The path is absolute, and beneath none of the folders.
         """
-        given = os.path.expanduser(path)  # noqa: PTH111 - `Path` would drop what it finds redundant
+        given = os.path.expanduser(path)  # noqa: PTH111 - `Path` would drop redundant parts
         if not given.startswith("/"):
             return RootedPath(self.folders[0], given, path)
         for folder in self.folders:
-            # The longest first is not needed: a root within a root is beneath both.
+            # The order does not matter: a root within a root is beneath both.
             if given == str(folder) or given.startswith(f"{str(folder).rstrip('/')}/"):
                 return RootedPath(folder, given[len(str(folder)) :].lstrip("/"), path)
         raise outside(path)
 
     def shown(self, place: RootedPath, inner: str) -> str:
-        """Return how a path below a place is called: by the first root, or absolutely."""
+        """Return a path below a place: relative in the first root, else absolute."""
         path = os.path.normpath(os.path.join(place.path, inner))  # noqa: PTH118 - as above
         return path if place.root == self.folders[0] else str(place.root / path)
 
@@ -87,7 +87,7 @@ def outside(path: str) -> ToolError:
 
 @contextlib.contextmanager
 def reached(place: RootedPath) -> Iterator[None]:
-    """Turn errors of the system into those that a model understands."""
+    """Convert `OSError` into errors for the model."""
     try:
         yield
     except OutsideError as error:

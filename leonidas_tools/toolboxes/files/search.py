@@ -1,7 +1,7 @@
-"""Find lines in files: ripgrep finds the places, and each line is read again beneath the root.
+"""Find lines in files: ripgrep finds the positions, and each line is read again beneath the root.
 
-A program that walks a tree by paths can be led out of it by a folder that is swapped for a link
-meanwhile. So nothing that ripgrep reads is told: only its places are used.
+A program that walks a tree by paths can be led out of the tree if a folder is swapped for a link.
+So the text that ripgrep reads is never returned: only the positions are used.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _PLACE = re.compile(rb"([^\0]*)\0(\d+)[:-]")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """Place and bounds of a search.
+    """Parameters of a search.
 
     Args:
-        pattern: A regular expression.
-        glob: Which names of files fit; empty for all.
-        ignore_case: Whether upper and lower case are the same.
-        only: The one file that is searched; empty for all.
-        most: How many lines are found at most.
+        pattern: The regular expression.
+        glob: The glob pattern of the files to search; empty for all.
+        ignore_case: Whether to ignore the case of letters.
+        only: The single file to search; empty for all.
+        most: The maximum number of lines to find.
     """
 
     pattern: str
@@ -48,7 +48,7 @@ class Search:
     most: int = 100
 
     def command(self) -> list[str]:
-        """Return the program that searches its working directory."""
+        """Return the command line that searches its working directory."""
         program = shutil.which("rg")
         if program is None:
             case = "yes" if self.ignore_case else ""
@@ -56,22 +56,22 @@ class Search:
         options = ["--no-config", "--no-ignore", "--no-messages", "--color=never", "--no-heading"]
         options += ["--line-number", "--with-filename", "--null", "--max-columns=1"]
         options += ["--ignore-case" if self.ignore_case else "--case-sensitive"]
-        # A glob that includes also includes hidden files: the last one that fits decides.
+        # The including glob also matches hidden files; the last matching glob decides.
         options += [f"--glob={self.glob}", "--glob=!.*"] if self.glob else []
         return [program, *options, "-e", self.pattern, "--", self.only or "./"]
 
 
 async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bool]:
-    """Return the places, path and line, and whether there are more.
+    """Return the positions, each a path and a line number, and whether there are more.
 
     Raises:
-        ToolError: The pattern is not a regular expression, or the glob is wrong.
+        ToolError: The pattern is not a regular expression, or the glob is invalid.
     """
     if not _can_be_given(wanted.glob):
         raise _bad_glob(wanted.glob)
     if not _can_be_given(wanted.pattern):
         raise _bad_pattern(wanted.pattern, "it has characters that no text can contain")
-    if shutil.which("rg") is None:  # else that judges: its syntax is its own
+    if shutil.which("rg") is None:  # else ripgrep decides, whose syntax differs
         try:
             await asyncio.to_thread(re.compile, wanted.pattern)
         except (re.error, OverflowError, RecursionError) as error:
@@ -100,7 +100,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
         errors.cancel()
-        # The process and its pipes are gone before the folder is closed.
+        # Wait until the process and its pipes have ended before the folder is closed.
         await asyncio.shield(_gone(process))
     return sorted(places[: wanted.most]), len(places) > wanted.most
 
@@ -108,7 +108,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
 async def lines_at(
     folder: int, places: Sequence[tuple[str, int]], *, decode: str, most_bytes: int
 ) -> list[Mapping[str, Any]]:
-    """Return the lines at the places, read beneath the folder; what is not there is left out."""
+    """Return the lines at the positions, read beneath the folder; skip missing lines."""
     found: list[Mapping[str, Any]] = []
     by_path: dict[str, list[int]] = {}
     for path, number in places:
@@ -119,7 +119,7 @@ async def lines_at(
         left -= sum(map(len, lines or ())) + len(lines or ())
         await asyncio.sleep(0)  # a file may have millions of lines
         for number in numbers:
-            if lines is None:  # it is big: the place is told, not the line
+            if lines is None:  # too big: only the position is returned
                 found.append({"path": path, "line": number})
             elif number <= len(lines):
                 found.append({"path": path, "line": number, "text": _shortened(lines[number - 1])})
@@ -127,7 +127,7 @@ async def lines_at(
 
 
 def _lines(folder: int, path: str, decode: str, most_bytes: int) -> list[str] | None:
-    """Return the lines of a file; none where it cannot be read, `None` where it is too big."""
+    """Return the lines of a file; no lines if it cannot be read, `None` if it is too big."""
     try:
         handle = open_regular(folder, path)
     except (NotRegularError, OSError):
@@ -146,7 +146,7 @@ async def _places(stream: asyncio.StreamReader, most: int) -> list[tuple[str, in
     while len(places) < most:
         try:
             line = await stream.readline()
-        except ValueError:  # longer than any place
+        except ValueError:  # longer than any position
             continue
         if not line:
             break
@@ -161,7 +161,7 @@ async def _gone(process: asyncio.subprocess.Process) -> None:
 
 
 def _can_be_given(word: str) -> bool:
-    """Return whether the system can hand a word to a program."""
+    """Return whether the system can pass a word to a program."""
     try:
         return b"\0" not in os.fsencode(word)
     except UnicodeEncodeError:
@@ -169,7 +169,7 @@ def _can_be_given(word: str) -> bool:
 
 
 def _wrong(wanted: Search, lines: Sequence[str]) -> ToolError:
-    """Return the error that ripgrep tells: of the glob, or of the pattern."""
+    """Return the error for the messages of ripgrep: a bad glob or a bad pattern."""
     if "parsing glob" in lines[-1]:
         return _bad_glob(wanted.glob)
     reasons = [line for line in lines if line.startswith(("error: ", "the literal"))]

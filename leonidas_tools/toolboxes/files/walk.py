@@ -1,7 +1,7 @@
-"""Search files where there is no ripgrep: a program, so that a slow expression can be ended.
+"""Search files without ripgrep: a separate program, so that a slow expression can be killed.
 
-It searches the current directory, opens no link, and prints as ripgrep does: the path, a NUL, the
-number of the line, a colon.
+It searches the current directory, opens no link, and prints like ripgrep: the path, a NUL, the
+line number, a colon.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def main(pattern: str, glob: str, ignore_case: str, start: str) -> None:
-    """Print the places of a pattern."""
+    """Print the positions of the lines that match a pattern."""
     expression = re.compile(pattern.encode(), re.IGNORECASE if ignore_case == "yes" else 0)
     begin = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     if start:

@@ -1,4 +1,4 @@
-"""Open programs of the user: those that the settings name, and no others."""
+"""Open programs of the user: only those that the settings name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _command(command: tuple[str, ...]) -> tuple[str, ...]:
     """Check a command.
 
     Raises:
-        ValueError: It has no program, or what no system takes.
+        ValueError: The command has no program, or has a null character.
     """
     if not command or not command[0].strip():
         raise ValueError("is empty: list the program and its arguments")
@@ -45,7 +45,7 @@ def _program(value: Any) -> Any:
     """Return the settings of a program; a list is its command.
 
     Raises:
-        ValueError: It is a text, which a shell would have to take apart.
+        ValueError: The value is a text, which a shell would have to split.
     """
     if isinstance(value, str):
         raise ValueError("is a text: list the program and its arguments, such as [code, --wait]")  # noqa: TRY004 - pydantic reports ValueErrors
@@ -53,7 +53,7 @@ def _program(value: Any) -> Any:
 
 
 def _or_list(schema: dict[str, Any]) -> None:
-    """Add to the JSON Schema of a program that a list is its command."""
+    """Allow a list, the command, in the JSON Schema of a program."""
     found = {key: schema.pop(key) for key in ("$ref", "allOf") if key in schema}
     items = {"type": "string"}
     schema["anyOf"] = [found, {"type": "array", "items": items, "minItems": 1}]
@@ -63,10 +63,10 @@ class ProgramSettings(SettingsModel):
     """Settings of a program.
 
     Args:
-        command: The program and its arguments, as a list; no shell reads it.
-        also: Other names that people call it by.
-        folder: The folder in which it starts; by default that of the user.
-        environment: Variables that it gets besides those of the agent.
+        command: The program and its arguments, as a list; no shell parses it.
+        also: Other names of the program that people use.
+        folder: The folder in which the program starts; by default the home folder of the user.
+        environment: Environment variables to add to those of the agent.
     """
 
     command: Annotated[tuple[str, ...], AfterValidator(_command)]
@@ -79,8 +79,8 @@ class LauncherSettings(SettingsModel):
     """Settings of the launcher.
 
     Args:
-        programs: Programs by the name that people call them: a command as a list, or settings.
-        watch: How long a program is watched after its start, to tell that it has failed.
+        programs: Programs by the name that people use: a command as a list, or settings.
+        watch: How long to watch a program after its start, to detect that it fails.
     """
 
     programs: dict[
@@ -91,7 +91,7 @@ class LauncherSettings(SettingsModel):
 
 
 class Launcher:
-    """The tools, for some settings."""
+    """The launcher tools."""
 
     def __init__(self, settings: LauncherSettings) -> None:
         self._settings = settings
@@ -102,7 +102,7 @@ class Launcher:
 
     @property
     def description(self) -> str:
-        """Return what the model reads about the tool."""
+        """Return the description of the tool for the model."""
         names = list(self._settings.programs)
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         listed = ", ".join(names[:_MOST_NAMED]) or "none"
@@ -151,7 +151,7 @@ class Launcher:
         )
 
     def _closest(self, name: str) -> list[str]:
-        """Return the programs whose names are most like a name; all, where there are few."""
+        """Return the programs with the most similar names; all programs if there are few."""
         from rapidfuzz import process
 
         names = list(self._settings.programs)
@@ -169,7 +169,7 @@ def _plain(name: str) -> str:
 
 
 def _command_line(program: ProgramSettings) -> Sequence[str]:
-    """Return the command, with `~` in its program replaced; a name without a folder stays one."""
+    """Return the command with `~` expanded in its program; keep a name without a folder."""
     return [os.path.expanduser(program.command[0]), *program.command[1:]]  # noqa: PTH111
 
 
@@ -185,7 +185,7 @@ async def _started(program: ProgramSettings, watch_seconds: float) -> Mapping[st
             cwd=program.folder.expanduser(),
             env={**environment, **program.environment},
         )  # fmt: skip
-    except (OSError, ValueError) as error:  # no such folder, or a text that no system takes
+    except (OSError, ValueError) as error:  # no such folder, or an invalid text
         return {"errno": getattr(error, "errno", 0) or 0}
     try:
         async with asyncio.timeout(watch_seconds + _PROGRAM_GRACE_SECONDS):

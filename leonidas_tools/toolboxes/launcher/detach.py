@@ -1,7 +1,7 @@
-"""Start a program that outlives its starter, and tell how that went.
+"""Start a program that outlives its starter, and report the outcome.
 
-A program of its own: `python -I detach.py SECONDS PROGRAM ARGUMENTS…`. It writes one JSON object:
-`errno` where the program cannot be run, `code` where it has ended within the time, else `pid`.
+Run as `python -I detach.py SECONDS PROGRAM ARGUMENTS…`. It writes one JSON object: `errno` if the
+program cannot be run, `code` if the program ends within the time, else `pid`.
 """
 
 import json
@@ -15,28 +15,28 @@ _LONGEST_NUMBER = 16
 
 
 def _run(command: list[str], failure: int) -> NoReturn:
-    """Become the program, in a session of its own and without the files of the starter."""
+    """Become the program, in its own session and without the streams of the starter."""
     os.setsid()
     for sign in (signal.SIGPIPE, signal.SIGINT):
-        signal.signal(sign, signal.SIG_DFL)  # Python has set them, and a program inherits that
+        signal.signal(sign, signal.SIG_DFL)  # Python changes them, and programs inherit that
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(nothing, number)
     try:
-        os.execvp(command[0], command)  # noqa: S606 - a list, which no shell reads
+        os.execvp(command[0], command)  # noqa: S606 - a list, which no shell parses
     except (OSError, ValueError) as error:
         os.write(failure, str(getattr(error, "errno", 0) or 0).encode())
     os._exit(127)
 
 
 def start(command: list[str], seconds: float) -> dict[str, int]:
-    """Start a program, and watch it for a time.
+    """Start a program, and watch whether it ends soon.
 
     Args:
         command: The program and its arguments.
-        seconds: How long to watch it.
+        seconds: Seconds to watch the program.
     """
-    failed, failure = os.pipe()  # closed by the start of the program
+    failed, failure = os.pipe()  # `exec` closes it if it succeeds
     child = os.fork()
     if child == 0:
         _run(command, failure)
@@ -53,4 +53,4 @@ def start(command: list[str], seconds: float) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(start(sys.argv[2:], float(sys.argv[1]))))  # noqa: T201 - its answer
+    print(json.dumps(start(sys.argv[2:], float(sys.argv[1]))))  # noqa: T201 - the result

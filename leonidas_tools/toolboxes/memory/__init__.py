@@ -1,4 +1,4 @@
-"""Memories of a user: remember, recall and forget, by meaning."""
+"""Memories of a user: remember, recall by meaning, and forget."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class MemorySettings(SettingsModel):
     """Settings of the memory.
 
     Args:
-        embeddings: What turns texts into vectors; memories are recalled by the same one.
-        max_characters: How long a memory may be.
-        folders: Folders whose text files `index_folders` reads, seen from the working directory.
+        embeddings: The embeddings; memories can be recalled only with the same embeddings.
+        max_characters: The maximum length of a memory, in characters.
+        folders: Folders whose text files `index_folders` reads, relative to the working directory.
     """
 
     embeddings: EmbedderSettings = EmbedderSettings()
@@ -59,10 +59,10 @@ class MemorySettings(SettingsModel):
 
 
 class MemoryTools:
-    """The tools, for some settings.
+    """The memory tools.
 
     Raises:
-        ConfigurationError: The embeddings lack a package or a key.
+        ConfigurationError: A package or an API key for the embeddings is missing.
     """
 
     def __init__(self, settings: MemorySettings) -> None:
@@ -71,7 +71,7 @@ class MemoryTools:
         self._folders = {
             given.rstrip("/"): Path(given).expanduser().absolute() for given in settings.folders
         }
-        import_numpy()  # which finds the nearest, whatever makes the vectors
+        import_numpy()  # the nearest-neighbour search needs it with any embedder
 
     @tool(category="storage", effect="idempotent", lane="memory", tags=["memory"])
     async def remember(self, text: str, ctx: ToolContext) -> ToolResult:
@@ -170,11 +170,11 @@ class MemoryTools:
     async def _read(
         self, keeper: MemoryTable, user: str | None, folder: Path, path: str, source: str
     ) -> bool:
-        """Remember a file in place of what it was; return whether it is a text."""
+        """Replace the memories of a file with its new text; return whether it is text."""
         begun = time.time()
         try:
             pieces = await asyncio.to_thread(_read_pieces, folder, path)
-        except OSError:  # it is gone, or is a link by now
+        except OSError:  # removed, or replaced by a link
             pieces = None
         await keeper.forget_source(user, source)
         texts = [f"{source}: {utf8_text(piece)}" for piece in pieces or ()]
@@ -192,7 +192,7 @@ def _make(settings: MemorySettings) -> Sequence[Tool[..., Any]]:
 
 @contextmanager
 def _reached() -> Iterator[None]:
-    """Turn errors of the keeper and of the embeddings into those that a model understands."""
+    """Convert errors of the store and of the embeddings into errors for the model."""
     try:
         yield
     except TooManyMemoriesError as error:
@@ -225,29 +225,29 @@ TOOLBOX = Toolbox(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FolderListing:
-    """The files of a folder that may be read."""
+    """The readable files of a folder."""
 
-    # when each was changed, in seconds since the epoch, by its path in the folder
+    # modification times in seconds since the epoch, by the path in the folder
     files: dict[str, float]
-    left_out: int  # too big, too many, or with a name that is not text
+    left_out: int  # number of files that are too big, too many, or have a name that is not UTF-8
 
 
 def _list_files(folder: Path) -> _FolderListing:
-    """List the regular files beneath a folder; hidden ones and links are no part of it.
+    """List the regular files beneath a folder, without hidden files and links.
 
     Raises:
         OSError: The folder cannot be read.
     """
     files: dict[str, float] = {}
     left_out = 0
-    with os.scandir(folder):  # says why it cannot be read, which a walk does not
+    with os.scandir(folder):  # raises if the folder cannot be read, unlike `fwalk`
         pass
     for place, folders, names, handle in os.fwalk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(name for name in names if not name.startswith(".")):
             try:
                 status = os.stat(name, dir_fd=handle, follow_symlinks=False)
-            except OSError:  # it is gone already
+            except OSError:  # removed meanwhile
                 continue
             if not stat.S_ISREG(status.st_mode):
                 continue
@@ -261,10 +261,10 @@ def _list_files(folder: Path) -> _FolderListing:
 
 
 def _read_pieces(folder: Path, path: str) -> list[str] | None:
-    """Return the text of a file in pieces; `None` where it is not text in UTF-8.
+    """Return the text of a file in pieces; `None` if the file is not UTF-8 text.
 
     Raises:
-        OSError: It cannot be read, or leads out of the folder.
+        OSError: The file cannot be read, or the path leads out of the folder.
     """
     root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -281,7 +281,7 @@ def _read_pieces(folder: Path, path: str) -> list[str] | None:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield paragraphs, short ones together and long ones cut between words."""
+    """Yield paragraphs; join short ones, and cut long ones between words."""
     waiting = ""
     for paragraph in re.split(r"\n\s*\n", text):
         rest = paragraph.strip()

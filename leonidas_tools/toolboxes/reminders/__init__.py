@@ -1,4 +1,4 @@
-"""Reminders of a user: set, list, cancel and snooze them; they fire when they are due."""
+"""Reminders of a user: set, list, cancel and snooze them; they fire when due."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Time = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class ReminderTools:
-    """The tools, for some settings."""
+    """The reminder tools."""
 
     def __init__(self, settings: RemindersSettings) -> None:
         self._zone = settings.zone
@@ -74,7 +74,7 @@ class ReminderTools:
         if not title:
             said = say("blank_reminder")
             raise ToolError(said, status="invalid_argument", reason_code="blank_reminder")
-        # In a thread, since a rule may be one that hardly ever comes true.
+        # In a thread, since a rule with few occurrences takes long to search.
         when = await asyncio.to_thread(_repeating, self._read(datetime), repeat, self._zone)
         keeper, user = _keeper(ctx), user_of(ctx.session)
         with _reached():
@@ -178,14 +178,14 @@ class ReminderTools:
 
 
 def _repeating(when: When, repeat: str, zone: ZoneInfo) -> When:
-    """Return a time with the repetition that was asked for beside it."""
+    """Return a time with the requested repetition."""
     word = repeat.strip().casefold()
     try:
         rule = _WORDS[word] if word in _WORDS else checked_rule(repeat)
         if rule is None or rule == when.rrule:
             return when
         at = when.at
-        if "BY" in rule:  # the first time is one that the rule allows
+        if "BY" in rule:  # the first time must match the rule
             just_before = datetime.fromtimestamp(at.timestamp() - 1, zone)
             at = first_of(rule, at, zone, after=just_before)
     except WrongRuleError as error:
@@ -201,7 +201,7 @@ def _keeper(ctx: ToolContext) -> ReminderTable:
 
 @contextmanager
 def _reached() -> Iterator[None]:
-    """Turn the errors of the keeper into those that a model understands."""
+    """Convert errors of the store into errors for the model."""
     try:
         yield
     except TooManyRemindersError as error:
@@ -242,7 +242,7 @@ def _wrong_rule(error: WrongRuleError) -> ToolError:
 
 
 def _clean(text: str) -> str:
-    """Return a text on one line that every database takes."""
+    """Return a text on one line, without characters that a database refuses."""
     return " ".join(utf8_text(text).replace("\0", "").split())
 
 

@@ -1,4 +1,4 @@
-"""The clock of reminders: fires them when due, and shows and posts them."""
+"""The clock of reminders: fires reminders when due, and shows and posts them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _LATE_SECONDS = 60.0
-"""Delay within which a reminder is not called missed."""
+"""Maximum delay of a reminder that is not reported as missed, in seconds."""
 _LONGEST_WAIT_SECONDS = 30.0
-"""Another process may change reminders, and the clock of the system may be set."""
+"""Maximum seconds between looks: other processes may change reminders, or the clock be set."""
 _AFTER_ERROR_SECONDS = 5.0
 _KEPT_SECONDS = 7 * 86_400.0
-"""Time during which a reminder that is over can be snoozed."""
+"""Seconds during which a past reminder can still be snoozed."""
 _PROGRAM = "notify-send"
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS")
 _DESKTOP_SECONDS = 10.0
@@ -48,13 +48,13 @@ _SERVER_ERROR = 500
 
 
 async def serve(settings: RemindersSettings, host: ToolboxHost) -> None:
-    """Fire reminders until it is cancelled."""
+    """Fire reminders until cancelled; do nothing if the host has no reminders."""
     if host.reminders is not None:
         await ReminderClock(settings, host, host.reminders).run()
 
 
 class ReminderClock:
-    """Fires reminders, and tells of them."""
+    """Fires reminders when due, and announces them in the conversation of the user."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ReminderClock:
         self._is_failing = False
 
     async def run(self) -> None:
-        """Fire reminders until it is cancelled."""
+        """Fire reminders until cancelled."""
         ends = [
             self._keeper.on_change(self._changed.set),
             self._notices.on_join(lambda _: self._changed.set()),
@@ -90,16 +90,16 @@ class ReminderClock:
                 await asyncio.wait(self._deliveries)
 
     async def look(self) -> None:
-        """Fire what is due, and tell what is untold.
+        """Fire reminders that are due, and announce fired reminders not announced yet.
 
         Raises:
-            StoreError: The reminders cannot be reached.
+            StoreError: The store is unavailable.
         """
         now = self._now()
         for reminder in await self._keeper.due(now):
             await self._fire(reminder, now)
         users = set[str | None]()
-        for session in self._notices.sessions:  # the latest conversation of a user is told
+        for session in self._notices.sessions:  # the latest session of each user is first
             if user_of(session) in users:
                 continue
             users.add(user_of(session))
@@ -108,7 +108,7 @@ class ReminderClock:
                     self._tell(reminder, session, now)
 
     async def _looked(self) -> float:
-        """Look, and return how long to wait before the next look."""
+        """Call `look`, and return the seconds to wait before the next call."""
         try:
             await self.look()
             next_due = await self._keeper.next_due()
@@ -131,7 +131,7 @@ class ReminderClock:
             return
 
     async def _fire(self, reminder: Reminder, now: float) -> None:
-        """Note that a reminder fires, and deliver it."""
+        """Record that a reminder fires, and start its delivery."""
         following = _following(reminder, now)
         at = reminder.at if following is None else following
         if await self._keeper.fire(reminder, at=at, due=following):
@@ -143,7 +143,7 @@ class ReminderClock:
             task.add_done_callback(self._deliveries.discard)
 
     def _tell(self, reminder: Reminder, session: Any, now: float) -> None:
-        """Tell the conversation of a user."""
+        """Announce a fired reminder in a session of the user."""
         zone = ZoneInfo(reminder.zone)
         told = _as_json(reminder, reminder.untold, now)
         if told["missed"]:
@@ -158,7 +158,7 @@ class ReminderClock:
 
 
 def _following(reminder: Reminder, now: float) -> float | None:
-    """Return the next time of a reminder that fires; times that are over are left out."""
+    """Return the next time of a firing reminder, and skip past times; `None` if there is none."""
     if not reminder.rrule:
         return None
     zone = ZoneInfo(reminder.zone)
@@ -173,7 +173,7 @@ def _following(reminder: Reminder, now: float) -> float | None:
 
 
 def _as_json(reminder: Reminder, fired: float | None, now: float) -> dict[str, Any]:
-    """Return a reminder that has fired, as it is told and posted."""
+    """Return a fired reminder as JSON, to announce and post."""
     moment = now if fired is None else fired
     local = datetime.fromtimestamp(moment, ZoneInfo(reminder.zone))
     return {
@@ -187,11 +187,11 @@ def _as_json(reminder: Reminder, fired: float | None, now: float) -> dict[str, A
 
 
 async def deliver(reminder: Mapping[str, Any], settings: RemindersSettings) -> None:
-    """Show and post a reminder; what fails is logged.
+    """Show and post a reminder, and log failures.
 
     Args:
-        reminder: What is posted: its id, title, message, time and so on.
-        settings: Where it goes.
+        reminder: The JSON to post: the id, title, message, time and so on.
+        settings: The settings with the destinations.
     """
     ways = []
     if settings.desktop:
@@ -204,11 +204,11 @@ async def deliver(reminder: Mapping[str, Any], settings: RemindersSettings) -> N
 
 
 async def _show(title: str, message: str) -> None:
-    """Show a notification, where there is a desktop."""
+    """Show a notification if there is a desktop."""
     program = shutil.which(_PROGRAM)
     if program is None or not any(os.environ.get(name) for name in _DISPLAYS):
         return
-    texts = [visible(title), html.escape(visible(message))]  # the body is read as markup
+    texts = [visible(title), html.escape(visible(message))]  # the body is parsed as markup
     process = await asyncio.create_subprocess_exec(
         program,
         "--app-name=Leonidas",
@@ -231,7 +231,7 @@ async def _show(title: str, message: str) -> None:
 
 
 async def _post(reminder: Mapping[str, Any], address: str, timeout_seconds: float) -> None:
-    """Post a reminder, three times at most while the server cannot take it."""
+    """Post a reminder, with at most 3 attempts if the server fails or is unreachable."""
     import httpx2
 
     async with httpx2.AsyncClient(
@@ -257,7 +257,7 @@ async def _post(reminder: Mapping[str, Any], address: str, timeout_seconds: floa
 
 
 def spoken_time(moment: datetime, now: datetime, zone: ZoneInfo) -> str:
-    """Return a moment as it is said, such as `tomorrow at 8:00`."""
+    """Return a time in words, such as `tomorrow at 8:00`."""
     local, today = moment.astimezone(zone), now.astimezone(zone).date()
     clock = f"{local.hour}:{local.minute:02}"
     if local.date() == today:

@@ -1,6 +1,6 @@
 """Words and patterns of times in English, Portuguese and Chinese.
 
-Texts are compared in lower case, without accents, with digits for number words.
+The patterns match lower-case text without accents, with digits instead of number words.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ _REWRITTEN = (
 
 
 def readable(text: str) -> str:
-    """Return a text as the patterns read it.
+    """Return a text normalized for the patterns.
 
     Example:
         >>> readable("Amanhã às OITO e meia"), readable("下午三点二十分")
@@ -186,7 +186,7 @@ def readable(text: str) -> str:
 
 
 def _han_number(found: re.Match[str]) -> str:
-    """Return Chinese digits as a number, such as 15 for the characters of ten and five."""
+    """Return Chinese numerals as digits, such as 15 for the characters of ten and five."""
     text = found[0]
     if "十" not in text:
         return "".join(str(_HAN[each]) for each in text)

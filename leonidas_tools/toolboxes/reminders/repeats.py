@@ -1,4 +1,4 @@
-"""Rules of RFC 5545 by which reminders repeat."""
+"""Recurrence rules of RFC 5545 for reminders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_OCCURRENCES = 1000
 _MOST_INTERVAL = 10_000
 _HORIZON = timedelta(days=366 * 12)
 _CHANGE = timedelta(hours=3)
-"""The most by which a clock is set back."""
+"""Upper bound of the time by which a clock is set back."""
 _MOST_IN_CHANGE = 8
 _BY_THE_HOUR = ("HOURLY", "MINUTELY")
 _FREQUENCIES = ("MINUTELY", "HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY")
@@ -46,20 +46,20 @@ _BY: Mapping[str, set[str]] = {
     "WEEKLY": {"BYDAY"},
     "MONTHLY": {"BYDAY", "BYMONTHDAY", "BYMONTH", "BYSETPOS"},
 }
-"""The conditions that a rule may have, where not all."""
+"""The `BY` parts allowed for a frequency; a frequency not listed allows all."""
 
 
 class WrongRuleError(Exception):
-    """Raised for a rule that cannot be read, or never comes true; the text says why."""
+    """Raised for a rule that is invalid or has no occurrence; the text is the wrong part."""
 
 
 def checked_rule(text: str) -> str:
-    """Return a rule in its plain form.
+    """Return a rule in normalized form.
 
-    Rules below a minute are refused, and so are times of day, which the first moment gives.
+    A rule cannot repeat within a minute. It cannot name times of day, as the start sets them.
 
     Raises:
-        WrongRuleError: It cannot be read.
+        WrongRuleError: The rule is invalid or not supported.
 
     Example:
         >>> checked_rule("RRULE:freq=weekly;byday=mo,we")
@@ -79,7 +79,7 @@ def checked_rule(text: str) -> str:
 
 
 def _check(parts: Mapping[str, str], plain: str) -> None:
-    """Refuse what may never come true, since the search for it would take seconds."""
+    """Refuse rules that may have no occurrence, since the search would take seconds."""
     frequency = parts.get("FREQ", "")
     by = {name for name in parts if name.startswith("BY")}
     wrong = [f"{name}={parts[name]}" for name in by - _BY.get(frequency, by)]
@@ -100,18 +100,18 @@ def _check(parts: Mapping[str, str], plain: str) -> None:
 def first_of(
     rule: str, start: datetime, zone: ZoneInfo, *, after: datetime | None = None
 ) -> datetime:
-    """Return the first occurrence after a moment.
+    """Return the first occurrence after a time.
 
     Hours and minutes are counted in elapsed time, days and longer by the calendar of the zone.
 
     Args:
         rule: A checked rule.
-        start: The moment from which it counts.
-        zone: The zone of the user.
-        after: The occurrence is later than this; by default than the start.
+        start: The start of the recurrence.
+        zone: The time zone of the user.
+        after: The time after which to search; by default the start.
 
     Raises:
-        WrongRuleError: There is none within twelve years.
+        WrongRuleError: The rule has no occurrence within twelve years.
     """
     found = next_of(rule, start, zone, after=start if after is None else after)
     if found is None:
@@ -120,16 +120,16 @@ def first_of(
 
 
 def next_of(rule: str, start: datetime, zone: ZoneInfo, *, after: datetime) -> datetime | None:
-    """Return the next occurrence after a moment; `None` where the rule has ended.
+    """Return the next occurrence after a time; `None` if there is none within twelve years.
 
     Args:
         rule: A checked rule.
-        start: The first moment, from which it counts.
-        zone: The zone of the user.
-        after: The occurrence is later than this.
+        start: The start of the recurrence.
+        zone: The time zone of the user.
+        after: The time after which to search.
 
     Raises:
-        WrongRuleError: It cannot be read.
+        WrongRuleError: The rule is invalid.
     """
     parts = dict(each.split("=") for each in rule.split(";"))
     if parts["FREQ"] in _BY_THE_HOUR:
@@ -166,7 +166,7 @@ def _by_the_hour(
 def _walls(
     parts: dict[str, str], first: datetime, since: datetime, zone: ZoneInfo
 ) -> list[datetime]:
-    """Return the times of day that may be next."""
+    """Return candidates for the next occurrence, as local times."""
     ends = {"COUNT", "UNTIL"}
     plain = ";".join(f"{name}={value}" for name, value in parts.items() if name not in ends)
     last = max(first, since) + _HORIZON
@@ -179,7 +179,7 @@ def _walls(
 
 
 def _until(text: str, zone: ZoneInfo) -> datetime:
-    """Return the end of a rule."""
+    """Return the end of a rule from the value of `UNTIL`."""
     clock = text[8:].rstrip("Z") or "T235959"
     end = datetime.strptime(f"{text[:8]}{clock}", "%Y%m%dT%H%M%S")  # noqa: DTZ007
     return end.replace(tzinfo=UTC if text.endswith("Z") else zone)

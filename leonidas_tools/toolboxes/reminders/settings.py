@@ -12,10 +12,10 @@ from leonidas_tools.settings.model import SettingsModel
 
 
 def _known_zone(name: str) -> str:
-    """Check the name of a zone.
+    """Check the name of a time zone.
 
     Raises:
-        ValueError: There is no such zone.
+        ValueError: There is no such time zone.
     """
     try:
         ZoneInfo(name)
@@ -25,10 +25,10 @@ def _known_zone(name: str) -> str:
 
 
 def _webhook(address: str) -> str:
-    """Check the address of a webhook.
+    """Check the URL of a webhook.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The address is not an HTTP URL.
     """
     if not address.startswith(("http://", "https://")):
         raise ValueError("is not an HTTP URL: begin it with https:// or http://")
@@ -40,10 +40,9 @@ class RemindersSettings(SettingsModel):
 
     Args:
         timezone: The time zone of the user, such as `Europe/Lisbon`; by default that of the system.
-        desktop: Whether a reminder that fires is shown on the desktop, where `notify-send` is
-            installed.
-        webhook: The address to which a reminder that fires is posted as JSON.
-        webhook_timeout: How long each of three attempts to post it may take.
+        desktop: Whether to show a firing reminder on the desktop, if `notify-send` is installed.
+        webhook: The URL to which a firing reminder is posted as JSON.
+        webhook_timeout: The timeout of each of at most three attempts to post it.
     """
 
     timezone: Annotated[Name, AfterValidator(_known_zone)] | None = None
@@ -58,7 +57,7 @@ class RemindersSettings(SettingsModel):
 
 
 def local_zone(link: Path = Path("/etc/localtime")) -> ZoneInfo:
-    """Return the time zone of the system; UTC where it has no name."""
+    """Return the time zone of the system; UTC if the system names none."""
     named = [os.environ.get("TZ", "").lstrip(":"), str(link.resolve()).partition("zoneinfo/")[2]]
     for name in filter(None, named):
         try:

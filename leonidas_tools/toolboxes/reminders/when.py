@@ -1,4 +1,4 @@
-"""`read_time`: an ISO time or a phrase in English, Portuguese or Chinese → the moment meant."""
+"""`read_time`: parse an ISO time, or a phrase in English, Portuguese or Chinese."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_DAY = 31
 
 
 class UnreadableTimeError(Exception):
-    """Raised for a phrase without a clear meaning; `rest` is what was not understood."""
+    """Raised for a phrase without a clear meaning; `rest` is the part not understood."""
 
     def __init__(self, rest: str) -> None:
         self.rest = rest
@@ -34,16 +34,16 @@ class UnreadableTimeError(Exception):
 
 
 class PastTimeError(Exception):
-    """Raised for a time that is over."""
+    """Raised for a time in the past."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class When:
-    """A moment, and how it repeats.
+    """A time, with its repetition.
 
     Args:
-        at: The moment, in the zone of the user.
-        rrule: The rule of RFC 5545 by which it repeats; `None` for once.
+        at: The time, in the time zone of the user.
+        rrule: The recurrence rule of RFC 5545; `None` for a time that does not repeat.
     """
 
     at: datetime
@@ -51,20 +51,20 @@ class When:
 
 
 def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
-    """Return the moment that a text means.
+    """Return the time that a text describes.
 
-    Hours and minutes from now are counted in elapsed time, days and longer by the calendar. A time
-    of day that a change of the clock skips is moved on by as much; of one that occurs twice, the
-    first is meant.
+    Hours and minutes from now are counted in elapsed time, days and longer by the calendar. If a
+    clock change skips a time of day, the result is later by the length of the change. If a time
+    of day occurs twice, the result is the first of the two.
 
     Args:
         text: ISO 8601, or a phrase.
-        now: The present, with a zone.
-        zone: The zone of the user.
+        now: The current time, with a time zone.
+        zone: The time zone of the user.
 
     Raises:
-        UnreadableTimeError: The text is not a time, or says more than one.
-        PastTimeError: The time is over.
+        UnreadableTimeError: The text is not a time, or is ambiguous.
+        PastTimeError: The time is in the past.
 
     Example:
         >>> from zoneinfo import ZoneInfo
@@ -85,12 +85,12 @@ def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
 
 
 def localized(wall: datetime, zone: ZoneInfo) -> datetime:
-    """Return the moment of a time of day; one that is skipped is moved on."""
+    """Return a local time in a time zone, moved on if a clock change skips it."""
     return wall.replace(tzinfo=zone, fold=0).astimezone(UTC).astimezone(zone)
 
 
 def _is_over(moment: datetime, now: datetime) -> bool:
-    """Return whether a moment is over; in one zone, Python would compare what the clocks show."""
+    """Return whether a time is past; in one time zone, Python would compare local times."""
     return moment.astimezone(UTC) <= now.astimezone(UTC)
 
 
@@ -110,7 +110,7 @@ def _iso(text: str, zone: ZoneInfo) -> datetime | None:
 
 @dataclass(slots=True)
 class _PhraseReading:
-    """State of reading a phrase, and the rest of it."""
+    """State of parsing a phrase; `rest` is the part not yet parsed."""
 
     rest: str
     now: datetime
@@ -141,7 +141,7 @@ class _PhraseReading:
         return bool(re.sub(r"[\s\-]+", "", phrases.EMPTY.sub(" ", self.rest)))
 
     def take(self, pattern: str) -> re.Match[str] | None:
-        """Find a pattern, and take it out of the rest."""
+        """Find a pattern in the rest, and remove it."""
         match = re.search(pattern, self.rest)
         if match is not None:
             self.rest = f"{self.rest[: match.start()]} {self.rest[match.end() :]}"
@@ -196,7 +196,7 @@ class _PhraseReading:
             raise UnreadableTimeError(span) from error
 
     def _after(self, moment: datetime) -> When:
-        """Return a span from now, at a time of day where one is named too."""
+        """Return a time relative to now, at a time of day if the phrase names one."""
         if self.day is not None or ((self.clock or self.part) and self.is_elapsed):
             raise UnreadableTimeError(str(self.day or self.clock or self.part))
         if self.clock or self.part:
@@ -275,7 +275,7 @@ class _PhraseReading:
 
     def _clock(self) -> None:
         unclear = re.search(r"\b(?:in|daqui a|dentro de) \d{1,2}[:.]\d\d\b", self.rest)
-        if unclear:  # a span, or a time of day
+        if unclear:  # either a duration or a time of day
             raise UnreadableTimeError(unclear[0])
         for name, pattern in phrases.PARTS:
             match = self.take(pattern)
@@ -314,7 +314,7 @@ class _PhraseReading:
             raise UnreadableTimeError(f"{hour}:{minute:02}") from error
 
     def _hour(self, hour: int, suffix: str) -> int:
-        """Return the hour of 24, by `am` or `pm` and the part of the day."""
+        """Return the hour on a 24-hour clock, from `am` or `pm` and the part of the day."""
         if suffix:
             if not 1 <= hour <= _NOON:
                 raise UnreadableTimeError(f"{hour} {suffix}m")
@@ -333,7 +333,7 @@ class _PhraseReading:
         return hour if hour >= earliest else hour + _NOON
 
     def _late_hour(self, hour: int) -> int:
-        """Return the hour of an evening or a night; those after midnight are of the next day."""
+        """Return an hour in the evening or night; move one after midnight to the next day."""
         if hour == _NOON or (self.part != "evening" and hour < 5):  # noqa: PLR2004
             if self.day is not None:
                 self.day += timedelta(days=1)
@@ -350,14 +350,14 @@ class _PhraseReading:
             day += timedelta(days=1 if day == self.now.date() else 0)
         moment = self._at(day)
         if _is_over(moment, self.now):
-            # Of a time that occurs twice, the second may still come.
+            # If the time occurs twice, the second may still be in the future.
             moment = moment.replace(fold=1)
         if _is_over(moment, self.now):
             moment = self._later(day)
         return When(at=moment)
 
     def _later(self, day: date) -> datetime:
-        """Return the next time that fits, where the first is over."""
+        """Return the next matching time after the first, which is in the past."""
         clock = self.clock
         today = day == self.now.date()
         if today and clock and not self.is_exact and clock.hour < _NOON:
@@ -528,7 +528,7 @@ def _month(word: str) -> int:
 
 
 def _day_and_month(first: int, second: int) -> tuple[int, int]:
-    """Return the day and the month of two numbers; which is which must be clear."""
+    """Return the day and the month of two numbers, or raise if their order is ambiguous."""
     if first == second or (first > _NOON >= second):
         return first, second
     if second > _NOON >= first:
@@ -544,7 +544,7 @@ def _dated(year: int, month: int, day: int) -> date:
 
 
 def _coming(today: date, year: int | None, month: int | None, day: int) -> date:
-    """Return the date that is meant: the next one, where the year or the month is left out."""
+    """Return a date; if the year or the month is missing, return the next such date."""
     if year is not None and month is not None:
         return _dated(year, month, day)
     if not 1 <= day <= _MOST_DAY:

@@ -1,4 +1,4 @@
-"""Run shell commands in a sandbox; what they contain is seen by rules before they run."""
+"""Run shell commands in a sandbox; rules check their parsed content before they run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["TOOLBOX", "ShellSettings"]
 
 _LONGEST_COMMAND = 100_000
 _SPARE_SECONDS = 15.0
-"""Time a call may take beyond its program: the sandbox ends the program first."""
+"""Seconds added to the call timeout, so that the sandbox kills the program first."""
 
 
 class ShellSettings(SandboxSettings):
@@ -35,7 +35,7 @@ class ShellSettings(SandboxSettings):
 
 
 def commands_and_risks(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what rules can match: all `commands` of a call, and its `risks`."""
+    """Return the facts that rules can match: all `commands` of a call, and its `risks`."""
     script = parse(arguments["command"])
     return {
         "commands": [command.to_json() for command in script.commands],
@@ -44,7 +44,7 @@ def commands_and_risks(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
-    """Make the tools; the first call starts the sandbox."""
+    """Return the tools; their first call starts the sandbox."""
     sandbox = settings.sandbox()
 
     @tool(
@@ -82,10 +82,10 @@ def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
 
 
 def _inside(directory: str, roots: Sequence[Path]) -> Path:
-    """Return a directory in one of the roots."""
+    """Return the path of an existing directory in one of the roots, or raise `ToolError`."""
     try:
         found = (roots[0] / directory).resolve()
-    except ValueError:  # no path has such characters
+    except ValueError:  # a path cannot have such characters
         raise _no_directory(directory) from None
     if not any(found.is_relative_to(root) for root in roots):
         raise ToolError(

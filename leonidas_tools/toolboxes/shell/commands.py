@@ -46,7 +46,7 @@ _RESERVED = frozenset(
     {"!", "(", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function"}
     | {"if", "in", "select", "then", "until", "while"}
 )
-"""Words that begin or end something else in the shell, where the grammar sees a program."""
+"""Reserved words of the shell that the grammar may parse as a program."""
 _WRITES = frozenset({">", ">>", "&>", "&>>", ">|", "<>", ">&"})
 _EVALUATING = frozenset(
     [
@@ -75,13 +75,13 @@ _EVALUATING = frozenset(
 class Command:
     """One command of a script."""
 
-    program: str  # without its directory; empty if it is not known
+    program: str  # the name without its directory; empty if it is unknown
     words: tuple[Word, ...]  # the program and its arguments
-    reads: Reads = None  # for a shell: it takes its commands from a `text`, a `file` or its `input`
+    reads: Reads = None  # for a shell, the source of its commands: `text`, `file` or `input`
 
     @property
     def arguments(self) -> tuple[Word, ...]:
-        """Return the words behind the program."""
+        """Return the words after the program."""
         return self.words[1:]
 
     @property
@@ -90,20 +90,20 @@ class Command:
         return " ".join(word.text for word in self.words)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the command as rules see it."""
+        """Return the command as JSON for rules."""
         arguments = [word.text for word in self.arguments]
         return {"program": self.program, "arguments": arguments, "text": self.text}
 
 
 @dataclass(kw_only=True, slots=True)
 class Script:
-    """The commands of a script, also those inside other commands."""
+    """The commands of a script, including those inside other commands."""
 
-    commands: list[Command] = field(default_factory=list)  # in the order in which they stand
+    commands: list[Command] = field(default_factory=list)  # in the order of the script
     assigned: list[tuple[str, Word]] = field(default_factory=list)
     written: list[Word] = field(default_factory=list)  # the files that output is written to
-    connected: bool = False  # it opens a connection to the network
-    unclear: list[str] = field(default_factory=list)  # why not all commands may have been found
+    connected: bool = False  # whether the script opens a network connection
+    unclear: list[str] = field(default_factory=list)  # reasons why commands may be missing
 
 
 def parse(text: str) -> Script:
@@ -122,7 +122,7 @@ def parse(text: str) -> Script:
 
 
 class _ScriptReader:
-    """Reads a script, and the scripts inside it."""
+    """Parses a script, and the scripts inside it."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -134,7 +134,7 @@ class _ScriptReader:
         elif _has_invisible(text):
             self._unclear("has invisible characters")
         else:
-            # The grammar ends a word at a continued line, and the shell does not: both are read.
+            # The grammar ends a word at a line continuation, the shell does not: parse both.
             for each in dict.fromkeys([text, text.replace("\\\n", "")]):
                 tree = self._parse(each.encode())
                 if tree.has_error:
@@ -146,7 +146,7 @@ class _ScriptReader:
             self._script.unclear.append(why)
 
     def _walk(self, node: Node, depth: int, outer: Node | None = None) -> None:
-        """Read a part of the tree; `outer` has its redirections."""
+        """Walk a node of the tree; `outer` is the node with its redirections."""
         if node.type in _COMMANDS:
             self._command(node, depth, outer)
         elif node.type == "function_definition":
@@ -162,7 +162,7 @@ class _ScriptReader:
             self._walk(child, depth, node if node.type == "redirected_statement" else None)
 
     def _function(self, node: Node) -> None:
-        """Refuse a function that calls itself, such as a fork bomb."""
+        """Mark a function that calls itself as unclear, such as a fork bomb."""
         name = node.child_by_field_name("name")
         called = [_text(each) for each in _all(node, "command_name")]
         if name is not None and _text(name) in called:
@@ -232,11 +232,11 @@ def _has_invisible(text: str) -> bool:
 
 
 def _why_unclear(node: Node) -> str | None:
-    """Return why a part of the tree does not tell what the shell does; `None` if it does."""
+    """Return why a node may not show what the shell does; `None` if it is clear."""
     if node.type == "expansion" and "@P" in _text(node):
         return "expands a value as a prompt"
     if node.type == "heredoc_redirect" and "`" in _text(node) and not _is_quoted(node):
-        return "has a command in a heredoc"  # where the grammar sees only `$(…)`
+        return "has a command in a heredoc"  # the grammar parses only `$(…)` there
     if _has_lost_command(node):
         return "has a command between backquotes that the grammar does not see"
     if node.type == "redirected_statement":
@@ -247,7 +247,7 @@ def _why_unclear(node: Node) -> str | None:
 
 
 def _has_lost_command(node: Node) -> bool:
-    """Return whether backquotes stand in an expansion, or within others."""
+    """Return whether a node has backquotes in an expansion, or nested backquotes."""
     text = _text(node)
     if node.type == "command_substitution":
         return text.startswith("`") and "\\`" in text
@@ -257,7 +257,7 @@ def _has_lost_command(node: Node) -> bool:
 
 
 def _is_misread(node: Node) -> bool:
-    """Return whether the grammar sees one word where the shell sees several, or none."""
+    """Return whether the grammar parses one word for which the shell has several, or none."""
     if node.type == "word":
         return "\n" in _ESCAPE.sub("", _text(node))
     if node.type != "concatenation":
@@ -283,13 +283,13 @@ def _words_of(node: Node) -> Iterator[Node]:
         if child.type == "command_name":
             yield from child.children
         elif child.type in _WORDS or (not child.is_named and node.type != "command"):
-            yield child  # the name of `declare` or `unset` is not a node of its own kind
+            yield child  # the name of `declare` or `unset` has no node type of its own
         elif child.type == "variable_name":
             yield child
 
 
 def _behind(redirects: Sequence[Node]) -> Iterator[Node]:
-    """Yield the words behind redirections, which belong to the command before them."""
+    """Yield the words after redirections, which belong to the command before them."""
     for redirect in redirects:
         if redirect.type == "file_redirect":
             yield from redirect.children_by_field_name("destination")[1:]
@@ -307,7 +307,7 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 
 def _heredoc(node: Node) -> Word:
-    """Return the text that a heredoc or a herestring gives to a command."""
+    """Return the text that a command reads from a heredoc or a herestring."""
     if node.type == "herestring_redirect":
         return _word(node.named_children[-1])
     bodies = [child for child in node.named_children if child.type == "heredoc_body"]
@@ -316,7 +316,7 @@ def _heredoc(node: Node) -> Word:
 
 
 def _is_quoted(heredoc: Node) -> bool:
-    """Return whether a heredoc is taken as it stands."""
+    """Return whether a heredoc is quoted, so that the shell does not expand it."""
     starts = [child for child in heredoc.named_children if child.type == "heredoc_start"]
     return any(mark in _text(start) for start in starts for mark in "'\"\\")
 
@@ -330,7 +330,7 @@ def _text(node: Node) -> str:
 
 
 def _word(node: Node) -> Word:
-    """Return a word as the program gets it, as far as that is known."""
+    """Return a word as the program receives it, if that is known."""
     text = _text(node)
     if not node.is_named:
         return Word(text, known=True)
@@ -345,7 +345,7 @@ def _word(node: Node) -> Word:
 
 
 def _ansi_c(_: Node, quoted: str) -> Word:
-    """Return what `$'…'` stands for, where Python and the shell agree on its escapes."""
+    """Decode `$'…'`; the word is known if Python and the shell agree on its escapes."""
     text = quoted[2:-1]
     try:
         plain = codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape")

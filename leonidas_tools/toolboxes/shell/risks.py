@@ -1,4 +1,4 @@
-"""Find in a command what a person should be asked about first."""
+"""Find risks in a command that a person should approve first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEADING = re.compile(
     r"(PATH|IFS|ENV|SHELL|CDPATH|PS4|PROMPT_COMMAND|BASH_\w+|SHELLOPTS|(LD|DYLD)_\w+|GIT_\w+|LESS(OPEN|CLOSE)"
     r"|PYTHON(PATH|STARTUP|HOME)|PERL5\w*|NODE_OPTIONS|RUBYOPT|EDITOR|VISUAL|\w*PAGER)"
 )
-"""Variables that decide which program runs, or what it runs besides."""
+"""Variables that change which program runs, or that make it run other programs."""
 _SETUID = re.compile(r"[0-7]*[2-7][0-7]{3}|[ugoa]*[+=][rwxX]*s\w*")
 _MODULES_WITH_CODE = frozenset({"cProfile", "code", "pdb", "profile", "runpy", "timeit", "trace"})
 _PLAIN_SETTINGS = ("advice.", "color.", "core.quotepath", "init.", "pull.", "push.", "user.")
@@ -61,7 +61,7 @@ def risks_of(script: Script) -> list[Risk]:
         if _LEADING.fullmatch(name.partition("[")[0]):
             found.append("unseen")
         if "[" in value.text and ("$(" in value.text or "`" in value.text):
-            found.append("unclear")  # arithmetic on the variable would run it
+            found.append("unclear")  # arithmetic on the variable would run the substitution
     found += ["destroys" for target in script.written if _is_device(target)]
     found += ["unseen" for target in script.written if ".git/hooks/" in target.text]
     found += ["publishes"] if script.connected else []
@@ -82,7 +82,7 @@ def _risks(command: Command) -> Iterator[Risk]:
 
 
 def _is_device(target: Word) -> bool:
-    """Return whether a file is written that is a device, or may be one."""
+    """Return whether a written file is or may be a device, except harmless ones."""
     inside = target.text.startswith(("/dev/", "/proc/", "/sys/"))
     return inside and not _HARMLESS_DEVICES.fullmatch(target.text)
 
@@ -92,7 +92,7 @@ def _always(*risks: Risk) -> Callable[[Sequence[Word]], Iterable[Risk]]:
 
 
 def _with_options(risk: Risk, *options: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
-    """Return a check for options; a word that is not known may be one of them."""
+    """Return a check for options; an unknown word may be one of them."""
     return partial(_has_options, risk, options)
 
 
@@ -103,15 +103,15 @@ def _has_options(risk: Risk, wanted: Sequence[str], words: Sequence[Word]) -> It
 
 
 def _is_option(given: str, wanted: Sequence[str]) -> bool:
-    """Return whether an option is one of these; a long one may be shortened."""
+    """Return whether an option is one of the wanted ones; a long option may be abbreviated."""
     name = given.partition("=")[0]
-    if len(name) > 2:  # noqa: PLR2004 - `--` and a letter at least
+    if len(name) > 2:  # noqa: PLR2004 - `--` and at least one letter
         return any(each.startswith(name) for each in wanted if each.startswith("--"))
     return name in wanted
 
 
 def _with_words(risk: Risk, *words: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
-    """Return a check for subcommands and other words; one that is not known may be one of them."""
+    """Return a check for subcommands and other words; an unknown word may be one of them."""
 
     def check(given: Sequence[Word]) -> Iterator[Risk]:
         if any(not word.known or word.text in words for word in given):
@@ -121,7 +121,7 @@ def _with_words(risk: Risk, *words: str) -> Callable[[Sequence[Word]], Iterable[
 
 
 def _except_words(risk: Risk, *words: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
-    """Return a check that lets only these subcommands pass."""
+    """Return a check that allows only these subcommands."""
 
     def check(given: Sequence[Word]) -> Iterator[Risk]:
         _, others = options_of(given)
@@ -158,7 +158,7 @@ def _setuid(words: Sequence[Word]) -> Iterator[Risk]:
 
 
 def _copy(words: Sequence[Word]) -> Iterator[Risk]:
-    """Check for a device that is written, and for rights that are given to a copy."""
+    """Check for a write to a device, and for setuid rights of the copy."""
     _, others = options_of(words)
     if any(map(_is_device, others[1:])):
         yield "destroys"
@@ -209,7 +209,7 @@ _CURL_OPTIONS = (
 
 
 def _tar(words: Sequence[Word]) -> Iterator[Risk]:
-    """Check for options that name a program; the first word may be letters without a dash."""
+    """Check for risky options; the first word may be options without a dash."""
     if words and re.fullmatch(r"[A-Za-z]*[IF][A-Za-z]*", words[0].text):
         yield "unseen"
     yield from _has_options("unseen", _TAR_OPTIONS, words)
@@ -238,7 +238,7 @@ def _database(operands: int, *options: str) -> _Check:
         is_told = is_told or any(_is_option(each, options) for each in given)
         asks_only = any(each in ("--version", "--help", "-V", "-l", "--list") for each in given)
         if not is_told and not asks_only:
-            yield "unseen"  # it reads its input, or a file
+            yield "unseen"  # the client reads its input, or a file
 
     return check
 
@@ -289,13 +289,13 @@ _INPUT = re.compile(r"/dev/(stdin|fd/.*)|/proc/.*/fd/.*")
 
 
 def _interpreter(*options: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
-    """Return a check for code in the arguments, or in the input where there is no file."""
+    """Return a check for code in the arguments, or in the input if there is no file."""
 
     def check(words: Sequence[Word]) -> Iterator[Risk]:
         named = [index for index, word in enumerate(words) if not word.text.startswith("-")]
         before = words[: named[0] + 1] if named else words
         given, others = options_of(before)
-        # The value of an option may stand where the file is looked for, or be code.
+        # The value of an option may be mistaken for the file, or be code.
         first = [word.text for word in before if word.text.startswith("-") and word.text != "-"]
         if any(each not in _HARMLESS_OPTIONS for each in first):
             yield "unseen"
@@ -310,13 +310,13 @@ def _interpreter(*options: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
         if has_code or module in _MODULES_WITH_CODE or any(w.may_be_option for w in before):
             yield "unseen"
         elif (not others or others[0].text == "-") and not asks_only:
-            yield "unseen"  # it reads its input
+            yield "unseen"  # the interpreter reads its input
 
     return check
 
 
 def _git(words: Sequence[Word]) -> Iterator[Risk]:
-    """Check the subcommand behind the options of `git` itself."""
+    """Check the options of `git` itself, and the subcommand after them."""
     rest = list(words)
     while rest and rest[0].known and rest[0].text.startswith("-"):
         option = rest.pop(0).text
@@ -364,7 +364,7 @@ def _git_config(words: Sequence[Word]) -> Iterator[Risk]:
 
 
 def _is_plain(setting: str) -> bool:
-    """Return whether a setting of `git` only changes how it looks."""
+    """Return whether a setting of `git` is harmless."""
     return setting.lower().startswith(_PLAIN_SETTINGS)
 
 
@@ -377,13 +377,13 @@ def _git_checkout(words: Sequence[Word]) -> Iterator[Risk]:
 
 
 def _naming(words: Sequence[Word]) -> Iterator[Risk]:
-    """Check for a variable that is set by its name, and changes what runs."""
+    """Check for a variable that is set by name and changes which program runs."""
     if any(not word.known or _LEADING.fullmatch(word.text) for word in words):
         yield "unseen"
 
 
 def _xargs(words: Sequence[Word]) -> Iterator[Risk]:
-    """Check for what is put into the text of a shell or of an interpreter."""
+    """Check for input that is inserted into the text of a shell or an interpreter."""
     texts = [word.text for word in words]
     replaces = any(text.startswith(("-I", "-i", "--replace")) for text in texts)
     if replaces and any(text.endswith("sh") or _VERSION.sub("", text) in _CHECKS for text in texts):
@@ -395,11 +395,11 @@ def _make(words: Sequence[Word]) -> Iterator[Risk]:
     if any(word.text.startswith("SHELL=") for word in words):
         yield "unseen"
     if any(word.text in ("-", "-f-", "--file=-", "--makefile=-") for word in words):
-        yield "unseen"  # it reads its input
+        yield "unseen"  # `make` reads its input
 
 
 def _program_text(pattern: re.Pattern[str]) -> _Check:
-    """Return a check of a program that stands in a word: one that is not known may be any."""
+    """Return a check of a program text in a word; an unknown word may be any program text."""
 
     def check(words: Sequence[Word]) -> Iterator[Risk]:
         if any(not word.known for word in words):

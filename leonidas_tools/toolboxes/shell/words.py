@@ -12,11 +12,11 @@ _CHANGES = re.compile(r"[$`{]")
 
 
 class Word(NamedTuple):
-    """A word as a program gets it.
+    """A word of a command, as the program receives it.
 
-    `known` says whether that is certain: else it is the text of the script, and variables, results
-    of commands or braces stand in it. `glob` says that it stands for the names of files, `whole`
-    that it stays one word.
+    `known` is whether the text is certain. If not, `text` is the source text, with variables,
+    command substitutions or braces. `glob` is whether the word expands to file names, `whole`
+    whether it stays one word.
     """
 
     text: str
@@ -26,8 +26,8 @@ class Word(NamedTuple):
 
     @property
     def may_be_option(self) -> bool:
-        """Return whether it is not known to be none, although it is not known to be one."""
-        if self.glob and self.text[:1] in ("*", "?", "["):  # a file may be named like an option
+        """Return whether the word may expand to an option, although that is not certain."""
+        if self.glob and self.text[:1] in ("*", "?", "["):  # a file name may look like an option
             return True
         first = _CHANGES.split(self.text)[0]
         return not self.known and (not self.whole or not first or first.startswith("-"))
@@ -37,7 +37,7 @@ UNKNOWN = Word("", known=False)
 
 
 def named(word: Word) -> str:
-    """Return the name of the program that a word runs; empty if that is not known.
+    """Return the name of the program that a word runs; empty if the program is unknown.
 
     Example:
         >>> named(Word("/bin/rm", known=True)), named(Word("$x", known=False))
@@ -45,7 +45,7 @@ def named(word: Word) -> str:
     """
     if not word.known or word.glob or "{" in word.text:  # `{fd}>file` is not a program
         return ""
-    if word.text.startswith("/proc/"):  # `/proc/self/exe` is any
+    if word.text.startswith("/proc/"):  # `/proc/self/exe` may be any program
         return ""
     return word.text.rpartition("/")[2]
 

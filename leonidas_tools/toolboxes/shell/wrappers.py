@@ -1,4 +1,4 @@
-"""Commands that run other commands: what they run."""
+"""Find the commands that wrapper commands such as `env` and `xargs` run."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _SHELL_OPTIONS = ("-o", "-O", "+o", "+O", "--rcfile", "--init-file")
 class _Wrapper:
     """A command whose arguments end in another command."""
 
-    valued: frozenset[str] = frozenset()  # options that take the next word
-    plain: frozenset[str] = frozenset()  # options that do not
-    operands: int = 0  # how many words stand before the command
-    more: bool = False  # it adds words that are not known
+    valued: frozenset[str] = frozenset()  # options whose value is the next word
+    plain: frozenset[str] = frozenset()  # options without a value
+    operands: int = 0  # the number of words before the command
+    more: bool = False  # whether the wrapper adds unknown words
 
 
 @dataclass(kw_only=True, slots=True)
 class Inner:
     """Commands that a command runs."""
 
-    commands: list[Sequence[Word]] = field(default_factory=list)  # as words
-    scripts: list[Word] = field(default_factory=list)  # texts that a shell reads
-    # variables that it sets for them
+    commands: list[Sequence[Word]] = field(default_factory=list)  # the words of each
+    scripts: list[Word] = field(default_factory=list)  # texts that a shell runs
+    # variables that the command sets for its inner commands
     assigned: list[tuple[str, Word]] = field(default_factory=list)
-    reads: Reads = None  # for a shell: where it takes its commands from
+    reads: Reads = None  # for a shell, the source of its commands
 
 
 def _set(options: str) -> frozenset[str]:
@@ -132,7 +132,7 @@ _WRAPPERS: Mapping[str, _Wrapper] = {
 
 
 def inner_of(program: str, words: Sequence[Word]) -> Inner:
-    """Return what a command runs, given its program and its arguments."""
+    """Return the commands that a command runs, from its program and arguments."""
     if program in SHELLS:
         return _of_shell(words)
     if program in _SPECIAL:
@@ -144,7 +144,7 @@ def inner_of(program: str, words: Sequence[Word]) -> Inner:
 
 
 def _of_wrapper(wrapper: _Wrapper, words: Sequence[Word]) -> Inner:
-    """Return the command behind the options; any that may be one where an option is not known."""
+    """Return the command after the options; after an unknown option, all candidates."""
     inner, index, operands, unsure = Inner(), 0, wrapper.operands, False
     while index < len(words):
         word = words[index]
@@ -172,7 +172,7 @@ def _is_option(word: Word) -> bool:
 
 
 def _may_take_next(wrapper: _Wrapper, option: str) -> bool:
-    """Return whether an option that is not known may take the next word."""
+    """Return whether an option is unknown and may take the next word as its value."""
     if option in wrapper.valued | wrapper.plain or option == "--" or "=" in option:
         return False
     letter = option[:2]
@@ -180,7 +180,7 @@ def _may_take_next(wrapper: _Wrapper, option: str) -> bool:
 
 
 def _of_shell(words: Sequence[Word]) -> Inner:
-    """Return the text behind `-c`; without one, a shell reads a file or its input."""
+    """Return the text after `-c`; without `-c`, a shell reads a file or its input."""
     index = 0
     while index < len(words):
         word = words[index]
@@ -227,7 +227,7 @@ def _of_env(words: Sequence[Word]) -> Inner:
 
 
 def _of_find(words: Sequence[Word]) -> Inner:
-    """Return the commands of `-exec` and its like, each up to `;` or `+`."""
+    """Return the commands of `-exec` and similar options, each up to `;` or `+`."""
     inner = Inner()
     for index, word in enumerate(words):
         if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
@@ -238,7 +238,7 @@ def _of_find(words: Sequence[Word]) -> Inner:
 
 
 def _of_fd(words: Sequence[Word]) -> Inner:
-    """Return the command behind `-x` or `-X`, which gets the names of files too."""
+    """Return the command after `-x` or `-X`, which also receives file names."""
     for index, word in enumerate(words):
         name, separator, value = word.text.partition("=")
         long = len(name) > 3 and "--exec-batch".startswith(name)  # noqa: PLR2004 - not `--e`
@@ -249,7 +249,7 @@ def _of_fd(words: Sequence[Word]) -> Inner:
 
 
 def _of_run(words: Sequence[Word]) -> Inner:
-    """Return the command behind `run` or `exec`, or the text behind `-c`."""
+    """Return the command after `run`, `exec` or `x`, and the text after `-c`."""
     texts = [word.text for word in words]
     inner = _of_option("-c", "--call")(words)
     for name in ("run", "exec", "x"):
@@ -260,12 +260,12 @@ def _of_run(words: Sequence[Word]) -> Inner:
 
 
 def _of_every(words: Sequence[Word]) -> Inner:
-    """Return each word as a text that a shell reads."""
+    """Return each word except options as a text that a shell runs."""
     return Inner(scripts=[word for word in words if not _is_option(word)])
 
 
 def _of_option(*options: str) -> Callable[[Sequence[Word]], Inner]:
-    """Return what reads the text behind one of these options as a script."""
+    """Return a function that returns the text after one of these options as a script."""
 
     def read(words: Sequence[Word]) -> Inner:
         scripts = [following for word, following in pairwise(words) if _is_one(word.text, options)]
@@ -279,7 +279,7 @@ def _of_option(*options: str) -> Callable[[Sequence[Word]], Inner]:
 
 
 def _is_one(given: str, options: Sequence[str]) -> bool:
-    """Return whether an option is one of these: a long one shortened, a short one with others."""
+    """Return whether an option matches: a long one abbreviated, a short one last in a group."""
     if given.startswith("--"):
         return len(given) > 2 and any(each.startswith(given) for each in options)  # noqa: PLR2004
     letters = {each[1] for each in options if not each.startswith("--")}
@@ -292,13 +292,13 @@ def _of_flock(words: Sequence[Word]) -> Inner:
 
 
 def _of_watch(words: Sequence[Word]) -> Inner:
-    """Return the text that `watch` hands to a shell."""
+    """Return the text that `watch` runs in a shell."""
     inner = _of_wrapper(_WRAPPERS["watch"], words)
     return Inner(scripts=[script for each in inner.commands for script in _of_eval(each).scripts])
 
 
 def _of_ssh(words: Sequence[Word]) -> Inner:
-    """Return the words behind the host, which a shell there reads."""
+    """Return the words after the host as a script, which a remote shell runs."""
     valued = {"-" + letter for letter in "bcDEeFIiJLlmOopQRSWw"}
     index = 0
     while index < len(words) and words[index].text.startswith("-"):
@@ -307,7 +307,7 @@ def _of_ssh(words: Sequence[Word]) -> Inner:
 
 
 def _of_git(words: Sequence[Word]) -> Inner:
-    """Return what `git` hands to a shell: `rebase --exec`, `submodule foreach`, `bisect run`."""
+    """Return what `git` runs in a shell: `rebase --exec`, `submodule foreach`, `bisect run`."""
     texts = [word.text for word in words]
     inner = _of_option("--exec", "-x", "--extcmd")(words)
     for first, second in (("submodule", "foreach"), ("bisect", "run")):

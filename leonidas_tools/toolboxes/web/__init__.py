@@ -58,7 +58,7 @@ BookmarkName = Annotated[str, Field(min_length=1, max_length=80)]
 
 
 class WebTools:
-    """The tools, for some settings."""
+    """The web tools."""
 
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
@@ -171,10 +171,10 @@ class WebTools:
 async def _extracted(
     process: asyncio.subprocess.Process, page: Fetched, characters: int, *, is_html: bool
 ) -> dict[str, str]:
-    """Return title, text and date of a page.
+    """Return the title, text and date of a page.
 
     Raises:
-        ToolError: The page is made so that it cannot be read.
+        ToolError: The program cannot parse the page.
     """
     charset = (page.charset or "")[:_LONGEST_CHARSET]
     asked = json.dumps({"charset": charset, "characters": characters, "is_html": is_html})
@@ -186,7 +186,7 @@ async def _extracted(
 
 
 def _is_readable(url: str) -> bool:
-    """Return whether a result of a search is an address of the web, and a plain one."""
+    """Return whether a search result is a web URL of allowed length, with visible characters."""
     try:
         return len(url) <= _LONGEST_URL and without_unseen(url) == url and bool(checked(url))
     except ToolError:
@@ -194,10 +194,10 @@ def _is_readable(url: str) -> bool:
 
 
 def _kind_of(page: Fetched) -> str:
-    """Return the type of a page that is text.
+    """Return the media type of a text page.
 
     Raises:
-        ToolError: It is something else, such as a picture.
+        ToolError: The page is not text, but for example an image.
     """
     head = page.body[:_HEAD_BYTES]
     kind = next((kind for mark, kind in _SIGNATURES if head.startswith(mark)), page.kind)
@@ -212,7 +212,7 @@ def _kind_of(page: Fetched) -> str:
 
 
 def _most_like(name: str, names: Sequence[str]) -> list[str]:
-    """Return the names that are most like a name, the most like first."""
+    """Return the names most similar to a name, the most similar first."""
     from rapidfuzz import process, utils
 
     found = process.extract(name, names, limit=_MOST_SUGGESTED, processor=utils.default_process)
@@ -220,10 +220,10 @@ def _most_like(name: str, names: Sequence[str]) -> list[str]:
 
 
 async def _open(argv: list[str]) -> None:
-    """Start the browser, which goes on by itself.
+    """Start the browser without waiting for it.
 
     Raises:
-        ToolError: There is no such program.
+        ToolError: The browser cannot be started.
     """
     try:
         await asyncio.create_subprocess_exec(
@@ -255,7 +255,7 @@ def _same(title: str, name: str) -> bool:
 
 
 def _line(text: str) -> str:
-    """Return a text of the web on one line, short, without what cannot be seen."""
+    """Return a text on one line, shortened, without invisible characters."""
     return without_unseen(" ".join(utf8_text(text).split()))[:_LONGEST_LINE]
 
 

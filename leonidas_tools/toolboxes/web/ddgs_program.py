@@ -1,7 +1,7 @@
-"""Ask several search engines: a program that reads and writes JSON.
+"""Query several search engines: a program that reads and writes JSON.
 
-It runs as a process of its own, since its threads cannot be stopped, and it would use the proxy of
-the environment.
+It is a separate process, since the threads of `ddgs` cannot be stopped, and `ddgs` would use the
+proxy of the environment.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def found(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return results, or that there are none to be had."""
+    """Return the results, or whether the search engines are unreachable."""
     from ddgs import DDGS
     from ddgs.exceptions import DDGSException
 
@@ -20,7 +20,7 @@ def found(asked: dict[str, Any]) -> dict[str, Any]:
     try:
         results = engines.text(asked["query"], region=asked["region"], max_results=asked["results"])
     except DDGSException as error:
-        # It says the same where no engine has answered in time.
+        # The error is the same if no search engine has responded in time.
         is_in_time = time.monotonic() - began < asked["seconds"]
         return {"unreachable": not (is_in_time and str(error) == "No results found.")}
     return {"results": results}

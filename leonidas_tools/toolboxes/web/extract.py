@@ -1,8 +1,8 @@
-"""Take the text out of a page: a program that reads HTML and writes JSON.
+"""Extract the text of a page: a program that reads HTML and writes JSON.
 
-It runs as a process of its own, so that a page made to hold it up costs no more than that process.
-The first line of its input is JSON: the character set, whether it is HTML, and how much text to
-write.
+The program is a separate process, so a page made to stall the parser costs only that process. The
+first line of the input is JSON: the character set, whether the page is HTML, and the maximum
+number of characters to write.
 """
 
 import codecs
@@ -40,11 +40,11 @@ _KNOWN = re.compile(
     r"utf-8|utf-16-[lb]e|cp125\d|cp874|cp866|cp932|cp949|iso8859-\d{1,2}|koi8-[ru]|gb18030|big5|"
     r"big5hkscs|euc_jp|iso2022_jp|mac-roman|mac-cyrillic|tis-620"
 )
-"""The character sets of the web; Python has others, some of which take very long."""
+"""The character sets of the web; some other codecs of Python are very slow."""
 
 
 def decoded(body: bytes, charset: str) -> str:
-    """Return the text of a page: by its mark, what the server or the page says, or a guess."""
+    """Decode a page by its byte order mark, the server, the page itself, UTF-8, or a guess."""
     for mark, name in _MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
@@ -52,7 +52,7 @@ def decoded(body: bytes, charset: str) -> str:
         try:
             return body.decode(name)
         except UnicodeDecodeError as error:
-            if error.start > len(body) - _LONGEST_CHARACTER:  # cut off within a character
+            if error.start > len(body) - _LONGEST_CHARACTER:  # cut within a character
                 return body.decode(name, "replace")
     from charset_normalizer import from_bytes
 
@@ -61,7 +61,7 @@ def decoded(body: bytes, charset: str) -> str:
 
 
 def _named(body: bytes, charset: str) -> Iterator[str]:
-    """Yield the character sets to try."""
+    """Yield the character sets to try, the most reliable first."""
     match = _META.search(body[:_HEAD_BYTES])
     for label in (charset, match[1].decode("ascii") if match else "", "utf-8"):
         try:
@@ -74,11 +74,11 @@ def _named(body: bytes, charset: str) -> Iterator[str]:
 
 
 def extracted(text: str) -> dict[str, str]:
-    """Return title, text and date of a page of HTML; text that it hides is left out."""
+    """Return the title, text and date of an HTML page, without hidden text."""
     import trafilatura
 
     tree = trafilatura.load_html(text)
-    if tree is None:  # as of a single element
+    if tree is None:  # for example a single element
         tree = trafilatura.load_html(f"<html><body>{text}</body></html>")
     if tree is None:
         return {"title": "", "text": "", "date": ""}
@@ -95,7 +95,7 @@ def extracted(text: str) -> dict[str, str]:
 
 
 def _is_hidden(element: Any) -> bool:
-    if element.tag in ("html", "body"):  # a script shows them
+    if element.tag in ("html", "body"):  # a script shows them later
         return False
     if element.tag == "template":
         return True
@@ -104,11 +104,11 @@ def _is_hidden(element: Any) -> bool:
 
 
 def main() -> None:
-    """Read a page from the standard input."""
+    """Read a page from the standard input, and write its text as JSON."""
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    import trafilatura  # noqa: F401 - while the page is being fetched
+    import trafilatura  # noqa: F401 - loads while the page is being fetched
 
     asked = json.loads(sys.stdin.buffer.readline())
     text = decoded(sys.stdin.buffer.read(), asked["charset"])

@@ -1,7 +1,7 @@
-"""Fetch a page of the public web, and of no other place: every address is checked where it is used.
+"""Fetch pages of the public web only: each IP address is checked when the connection uses it.
 
-A name is looked up once for each connection, all its addresses are checked, and the connection goes
-to one of those. A redirect is checked like the first address.
+A host name is resolved once for each connection, all its addresses are checked, and the connection
+uses one of them. A redirect is checked like the first URL.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _LONGEST_HOST = 253
 _LONGEST_SHOWN = 200
 _CREDENTIALS = re.compile(r"//[^/]*@")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_SPECIAL = tuple(  # besides those that Python 3.11 knows
+_SPECIAL = tuple(  # networks that Python 3.11 does not treat as special
     map(
         ipaddress.ip_network,
         (
-            "168.63.129.16/32",  # the host of a machine at Azure
+            "168.63.129.16/32",  # the host of a virtual machine at Azure
             "192.0.0.0/24",  # protocol assignments; metadata at Oracle
-            "192.88.99.0/24",  # relays of 6to4
+            "192.88.99.0/24",  # 6to4 relays
             "3fff::/20",  # documentation
-            "fec0::/10",  # of a site
+            "fec0::/10",  # site-local addresses
         ),
     )
 )
@@ -58,32 +58,32 @@ _HEADERS = {
 
 if TYPE_CHECKING:
     Resolve = Callable[[str, int], Awaitable[Collection[str]]]
-    """Looks up the addresses of a host."""
+    """Callback that resolves a host and a port to IP addresses."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetched:
-    """The answer of a web server."""
+    """The response of a web server."""
 
-    url: str  # after all redirects
-    kind: str  # its media type, in lower case
+    url: str  # the final URL after all redirects
+    kind: str  # the media type, in lower case
     charset: str | None
-    body: bytes  # its beginning, decompressed
-    is_cut: bool  # there is more of it
+    body: bytes  # the beginning of the body, decompressed
+    is_cut: bool  # whether the body is longer
 
 
 async def look_up(host: str, port: int) -> Collection[str]:
-    """Return the addresses of a host.
+    """Return the IP addresses of a host.
 
     Raises:
-        OSError: There are none.
+        OSError: The host cannot be resolved.
     """
     infos = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return dict.fromkeys(str(each[4][0]) for each in infos)
 
 
 class Fetcher:
-    """Fetches pages within the bounds of some settings."""
+    """Fetches pages within the limits of the settings."""
 
     def __init__(self, settings: WebSettings, resolve: Resolve = look_up) -> None:
         self._most_bytes = settings.max_page_kilobytes * 1024
@@ -91,10 +91,10 @@ class Fetcher:
         self._proxy = None if settings.proxy is None else _proxy(settings.proxy)
 
     async def fetch(self, address: str) -> Fetched:
-        """Fetch a page; the caller limits the time.
+        """Fetch a page; the caller sets a timeout.
 
         Raises:
-            ToolError: The address may not be fetched, or its server does not give it.
+            ToolError: The URL is not allowed, or the server does not return the page.
         """
         url = checked(address)
         for _ in range(_MOST_REDIRECTS + 1):
@@ -133,14 +133,14 @@ class Fetcher:
             raise unreachable(url.host) from None
 
     async def _pool(self, url: httpx2.URL) -> httpcore2.AsyncConnectionPool:
-        """Return what connects to a host: its own addresses, or a proxy that looks it up itself."""
+        """Return a pool that connects to the host, or to a proxy that resolves the host."""
         certificates = await trusted_certificates()
         if self._proxy is None:
             return httpcore2.AsyncConnectionPool(certificates, network_backend=self._network)
         try:
             await self._network.addresses(url.raw_host.decode("ascii"), url.port or 443)
         except ToolError as error:
-            if error.reason_code != _UNKNOWN_HOST:  # the proxy may know it
+            if error.reason_code != _UNKNOWN_HOST:  # the proxy may resolve it
                 raise
         return httpcore2.AsyncConnectionPool(certificates, proxy=self._proxy)
 
@@ -160,7 +160,7 @@ class Fetcher:
 
 
 def _proxy(address: str) -> httpcore2.Proxy:
-    """Return a proxy, with the user and the password of its address."""
+    """Return a proxy, with the user name and password of its URL."""
     named = httpx2.Proxy(address)
     return httpcore2.Proxy(str(named.url), auth=named.raw_auth)
 
@@ -177,11 +177,11 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - of the interface
+        timeout: float | None = None,  # noqa: ASYNC109 - required by the interface
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect to an address of a host that is public, as all its addresses are."""
+        """Connect to one address of a host whose addresses are all public, or which is allowed."""
         last: Exception | None = None
         for address in await self.addresses(host, port):
             try:
@@ -193,10 +193,10 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
         raise last or unreachable(host)
 
     async def addresses(self, host: str, port: int) -> Collection[str]:
-        """Return the addresses of a host, all of which may be reached.
+        """Return the addresses of a host, if all of them are allowed.
 
         Raises:
-            ToolError: One of them is private, or there are none.
+            ToolError: An address is private, or there is no address.
         """
         try:
             found = await self._resolve(host, port)
@@ -216,16 +216,16 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
         return found
 
     async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
-        """Refuse: there is no public address behind a socket of this machine."""
+        """Refuse, as a Unix socket has no public address."""
         raise httpcore2.ConnectError("no socket of this machine")
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep, as the interface requires."""
         await self._inner.sleep(seconds)
 
 
 def is_public(text: str) -> bool:
-    """Return whether an address is one of the public internet.
+    """Return whether an IP address belongs to the public internet.
 
     Example:
         >>> is_public("93.184.215.14"), is_public("127.0.0.1"), is_public("::ffff:10.0.0.1")
@@ -251,10 +251,10 @@ def is_public(text: str) -> bool:
 
 
 def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
-    """Return an address of the web, and of nothing else.
+    """Return a web URL without its fragment.
 
     Raises:
-        ToolError: It is none, or has a user name and password in it.
+        ToolError: The address is not a web URL, or has a user name or password.
     """
     try:
         url = httpx2.URL(address) if base is None else base.join(address)
@@ -277,7 +277,7 @@ def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
 
 def _is_host(host: str) -> bool:
     if ":" in host:
-        return "%" not in host  # no zone: it names an interface of this machine
+        return "%" not in host  # a zone id names an interface of this machine
     return len(host) <= _LONGEST_HOST and _HOST.fullmatch(host) is not None
 
 
@@ -287,7 +287,7 @@ def _untrusted_host(host: str) -> ToolError:
 
 
 def unreachable(host: str) -> ToolError:
-    """Return the error for a server that gives no answer."""
+    """Return the error for a server that does not respond."""
     return ToolError(
         say("web_unreachable", host=host),
         status="unavailable",
@@ -310,11 +310,11 @@ def _request_headers(url: httpx2.URL) -> list[tuple[bytes, bytes]]:
 def _check_status(status: int) -> None:
     if status in (404, 410):
         raise ToolError(say("web_no_page"), status="not_found", reason_code=f"http_{status}")
-    if not 200 <= status < 300:  # noqa: PLR2004 - of HTTP
+    if not 200 <= status < 300:  # noqa: PLR2004 - HTTP status codes
         raise ToolError(
             say("web_refused", status=status),
             status="unavailable",
-            retryable=status == 429 or status >= 500,  # noqa: PLR2004 - of HTTP
+            retryable=status == 429 or status >= 500,  # noqa: PLR2004 - HTTP status codes
             reason_code=f"http_{status}",
         )
 
@@ -329,10 +329,10 @@ def _media_type(text: str) -> tuple[str, str | None]:
 
 
 def _decoder(coding: str) -> Callable[[bytes, int], bytes]:
-    """Return what decompresses a piece, to at most so many bytes.
+    """Return a callback that decompresses a piece of the body to at most N bytes.
 
     Raises:
-        ToolError: The server uses a coding that it was not asked for.
+        ToolError: The server uses a content coding that was not requested.
     """
     coding = coding.strip().lower()
     if coding in ("", "identity"):

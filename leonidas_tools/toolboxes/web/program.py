@@ -1,4 +1,4 @@
-"""Programs that do the work that may take long, and end with the call."""
+"""Helper processes for slow work, which end with the tool call."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 _PASSED_ON = ("HOME", "PYTHONPATH")
-"""Variables that Python needs to find what is installed; no proxy and no secret."""
+"""Variables that Python needs to find installed packages; no proxy and no secret."""
 
 
 @contextlib.asynccontextmanager
 async def program(path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start a program of this package with almost no environment; end it."""
+    """Start a Python file with almost no environment, and kill it when the block ends."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",

@@ -1,4 +1,4 @@
-"""Search the web by one of several services."""
+"""Search the web with one of several services."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 20
 _DDGS = Path(__file__).with_name("ddgs_program.py")
-_REFUSALS = frozenset({401, 403, 422})  # the last where Brave does not know the key
+_REFUSALS = frozenset({401, 403, 422})  # Brave returns 422 for an unknown key
 _BRAVE = "https://api.search.brave.com"
 _COUNTRIES = {"uk": "gb"}
 _LANGUAGES = {"jp": "ja", "kr": "ko", "tzh": "zh", "wt": "all"}
-"""What the regions of `ddgs` call otherwise."""
+"""Language codes of `ddgs` regions that differ from the usual codes."""
 _BRAVE_COUNTRIES = re.compile(
     r"ar|au|at|be|br|ca|cl|dk|fi|fr|de|hk|in|id|it|jp|kr|my|mx|nl|nz|no|cn|pl|pt|ph|ru|sa|za"
     r"|es|se|ch|tw|tr|gb|us"
@@ -54,7 +54,7 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
-    """One result of a search, as the service tells it."""
+    """One search result, unchanged from the service."""
 
     title: str
     url: str
@@ -90,10 +90,10 @@ class _Brave(_Answer):
 
 
 async def search(query: str, settings: WebSettings) -> Sequence[Hit]:
-    """Return what a service finds, best first; the caller limits the time.
+    """Return the results of the search service, best first; the caller sets a timeout.
 
     Raises:
-        ToolError: It does not answer, or what it answers cannot be read.
+        ToolError: The service does not respond, refuses, or sends an invalid response.
     """
     by = {"ddgs": _by_ddgs, "searxng": _by_searxng, "brave": _by_brave}[settings.search]
     return (await by(query, settings))[: settings.results]
@@ -133,7 +133,7 @@ async def _by_brave(query: str, settings: WebSettings) -> list[Hit]:
         language, language
     )
     asked = {"q": query, "count": str(settings.results)}
-    if _BRAVE_COUNTRIES.fullmatch(country):  # it refuses a search with another
+    if _BRAVE_COUNTRIES.fullmatch(country):  # Brave refuses other countries
         asked["country"] = country.upper()
     if _BRAVE_KNOWN.fullmatch(language):
         asked["search_lang"] = language
@@ -141,7 +141,7 @@ async def _by_brave(query: str, settings: WebSettings) -> list[Hit]:
     found = await _get(
         address, asked, {"x-subscription-token": settings.api_key or ""}, _Brave, settings.proxy
     )
-    # Titles and descriptions are HTML there, with the words of the query in <strong>.
+    # Titles and descriptions of Brave are HTML, with the words of the query in <strong>.
     return [
         Hit(title=_plain(e.title), url=e.url, excerpt=_plain(e.description))
         for e in found.web.results
@@ -149,7 +149,7 @@ async def _by_brave(query: str, settings: WebSettings) -> list[Hit]:
 
 
 def _place(region: str) -> tuple[str, str]:
-    """Return the country and the language of a region, as most services call them."""
+    """Return the country and the language of a region, as the usual codes."""
     country, _, language = region.partition("-")
     return _COUNTRIES.get(country, country), _LANGUAGES.get(language, language)
 
@@ -165,7 +165,7 @@ async def _get(
     kind: type[M],
     proxy: str | None = None,
 ) -> M:
-    """Ask a service for JSON; its answer is bounded, and no redirect is followed."""
+    """Request JSON of bounded size from a service, without following redirects."""
     headers = {**headers, "accept": "application/json", "accept-encoding": "identity"}
     body = bytearray()
     try:
@@ -192,7 +192,7 @@ def _check(answer: httpx2.Response) -> None:
     status = answer.status_code
     if status in _REFUSALS:
         raise ToolError(say("web_search_key"), status="unavailable", reason_code=f"http_{status}")
-    if status == 429 or status >= 500:  # noqa: PLR2004 - of HTTP
+    if status == 429 or status >= 500:  # noqa: PLR2004 - HTTP status codes
         raise _unreachable(f"http_{status}")
     if not answer.is_success:
         raise _unreadable(f"http_{status}")

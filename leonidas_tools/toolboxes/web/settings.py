@@ -1,4 +1,4 @@
-"""The settings of the web."""
+"""Settings of the web tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _region(region: str) -> str:
     """Check a region.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a region.
     """
     region = region.lower()
     if not re.fullmatch(r"[a-z]{2}-[a-z]{2,4}", region):
@@ -30,10 +30,10 @@ def _region(region: str) -> str:
 
 
 def _host(host: str) -> str:
-    """Return a host as it is compared.
+    """Return a host in normalized form.
 
     Raises:
-        ValueError: It is more than a host.
+        ValueError: The text has more than a host.
     """
     host = host.strip("[]")
     if "/" in host or host.count(":") == 1:
@@ -42,22 +42,21 @@ def _host(host: str) -> str:
 
 
 class WebSettings(SettingsModel):
-    """Settings of the web.
+    """Settings of the web tools.
 
     Args:
-        search: The service that searches: `ddgs` (several search engines, without a key), `searxng`
+        search: The search service: `ddgs` (several search engines, without an API key), `searxng`
             (a server of your own, at `search_address`), or `brave` (with an `api_key`).
-        search_address: The address of SearXNG, or another than that of the Brave Search API.
-        api_key: The key of the Brave Search API; better `${NAME}`.
+        search_address: The base URL of SearXNG; for Brave, an alternative to its public API.
+        api_key: The API key of the Brave Search API; better `${NAME}`.
         region: The region of the results, such as `us-en` or `pt-pt`.
-        results: How many results a search returns.
-        timeout: How long a search, or a page with its redirects, may take.
-        max_page_kilobytes: How much of a page is read.
-        page_characters: How much text of a page is returned at a time.
-        allow_private: Hosts that may be read although they are not public ones, such as
-            `wiki.internal`.
-        proxy: The address of a proxy, such as `${HTTPS_PROXY}`; without it none is used.
-        browser: The program that opens a bookmark, with its arguments; by default none does.
+        results: The maximum number of results of a search.
+        timeout: The timeout of a search, or of a page with its redirects.
+        max_page_kilobytes: The maximum size of a page; the rest is not read.
+        page_characters: The maximum number of characters of a page in one result.
+        allow_private: Hosts that may be read even if they are not public, such as `wiki.internal`.
+        proxy: The URL of a proxy, such as `${HTTPS_PROXY}`; by default no proxy is used.
+        browser: The program that opens bookmarks, with its arguments; by default none.
     """
 
     search: Literal["ddgs", "searxng", "brave"] = "ddgs"

@@ -1,4 +1,4 @@
-"""Signature and docstring, or a JSON Schema → how a tool is described and called."""
+"""Read the schema of a tool from a signature and docstring, or from a JSON Schema."""
 
 from leonidas_tools.tools.schema.signature import Signature, read_json_schema, read_signature
 

@@ -1,4 +1,4 @@
-"""Annotations → JSON Schema, by pydantic where a type is not a plain one."""
+"""Generate JSON Schemas from annotations, by pydantic unless a type is plain."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _HAS_TYPED_DICTS = sys.version_info >= (3, 12)
 
 
 class _Untitled(GenerateJsonSchema):
-    """Says nothing by `title` that the name does not say."""
+    """A generator without titles, which would only repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the base's name
         return False
 
 
 def adapter_of(annotation: Any, *, where: str) -> TypeAdapter[Any]:
-    """Return what converts JSON to the type.
+    """Return the adapter that converts JSON to the type.
 
     Raises:
-        SchemaError: No JSON can be made of the type.
+        SchemaError: The type has no JSON form.
     """
     try:
         return TypeAdapter(readable(annotation))
@@ -64,7 +64,7 @@ def describe(
     """Return the JSON Schema of each type, and the definitions that they share.
 
     Raises:
-        SchemaError: Some type cannot be described.
+        SchemaError: A type cannot be described.
     """
     if not adapters:
         return {}, {}
@@ -83,9 +83,9 @@ def describe(
 
 
 class _Inlining:
-    """Puts definitions where they are referred to, except those that contain themselves.
+    """Inlines definitions, except recursive ones.
 
-    Gemini ignores what stands beside a `$ref`, which is where a parameter has its description.
+    Gemini ignores the keywords beside a `$ref`, such as the description of a parameter.
     """
 
     def __init__(self, definitions: Mapping[str, JsonSchema]) -> None:
@@ -126,11 +126,11 @@ class _Inlining:
 
 
 def readable(annotation: Any) -> Any:
-    """Return the same type with each part replaced that pydantic does not read.
+    """Return the same type with each part replaced that pydantic cannot read.
 
     These are, before Python 3.12, the `TypedDict` of `typing`, and a `Literal` of enumeration
-    members, which pydantic compares with the JSON value as they are. A `TypedDict` that contains
-    itself does not change.
+    members, which pydantic compares with the JSON value directly. A recursive `TypedDict` does
+    not change.
     """
     return _rebuilt(annotation, frozenset())
 
@@ -153,12 +153,12 @@ def _rebuilt(annotation: Any, inside: frozenset[Any]) -> Any:
 
 
 def _is_of_typing(kind: Any) -> bool:
-    """Return whether a TypedDict is not one of typing_extensions, which pydantic reads."""
+    """Return whether a TypedDict is of `typing`; pydantic reads those of typing_extensions."""
     return type(kind).__module__ == "typing"
 
 
 def _literal(annotation: Any, members: tuple[Any, ...]) -> Any:
-    """Return an enumeration that is told as the members named; the schema keeps others out."""
+    """Return an enumeration with a schema that allows only these members."""
     kind = type(members[0])
     if not issubclass(kind, enum.Enum) or any(type(member) is not kind for member in members):
         return annotation

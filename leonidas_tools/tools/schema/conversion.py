@@ -1,4 +1,4 @@
-"""Plain JSON arguments → the Python values that a function's annotations ask for."""
+"""Convert plain JSON arguments to the Python values that a function's annotations require."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 
 class ArgumentConversion:
-    """Turns validated arguments into keyword arguments.
+    """Converts validated arguments to keyword arguments.
 
-    The values go through JSON text, since pydantic reads JSON by rules of its own: an array is a
-    set where one is wanted, also under `strict`. `rest` is
-    for the arguments that no parameter names, `defaults` has the fields whose default is known to
-    pydantic alone.
+    The values go through JSON text, since pydantic reads JSON by its own rules: an array becomes a
+    set if one is required, also under `strict`. `rest` is for the arguments that no parameter
+    names; `defaults` has the fields whose default only pydantic knows.
     """
 
     __slots__ = ("_adapters", "_defaults", "_named", "_rest")
@@ -49,7 +48,7 @@ class ArgumentConversion:
     def of(
         cls, parameters: Sequence[Parameter], adapters: Mapping[str, TypeAdapter[Any]]
     ) -> ArgumentConversion | None:
-        """Return the conversion that some parameters need; `None` where they need none."""
+        """Return the conversion that some parameters need; `None` if they need none."""
         needed = {p.name: adapters[p.name] for p in parameters if not p.is_plain and not p.is_rest}
         rest = next((adapters[p.name] for p in parameters if p.is_rest and not p.is_plain), None)
         defaults = {p.name: p.field for p in parameters if p.is_filled and p.field is not None}
@@ -62,7 +61,7 @@ class ArgumentConversion:
         """Return the keyword arguments that the function is called with.
 
         Raises:
-            ToolValidationError: A value cannot be made of an argument.
+            ToolValidationError: An argument cannot be converted.
         """
         converted = dict(arguments)
         errors: dict[str, Exception] = {}

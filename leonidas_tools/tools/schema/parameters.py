@@ -29,16 +29,16 @@ class Parameter:
     """One parameter of a function."""
 
     name: str
-    annotation: Any = Any  # `Any` where nothing is said; plain strings are taken out
+    annotation: Any = Any  # `Any` without an annotation; plain strings are removed
     default: Any = _EMPTY  # or `inspect.Parameter.empty`
     kind: Any = inspect.Parameter.KEYWORD_ONLY  # as in `inspect.Parameter`
     description: str | None = None
-    field: FieldInfo | None = None  # that its annotation or default holds
-    is_context: bool = False  # it takes the `ToolContext`
+    field: FieldInfo | None = None  # the field in its annotation or default
+    is_context: bool = False  # whether it receives the `ToolContext`
 
     @property
     def is_positional(self) -> bool:
-        """Return whether it cannot be given by keyword."""
+        """Return whether it cannot be passed by keyword."""
         return self.kind is inspect.Parameter.POSITIONAL_ONLY
 
     @property
@@ -48,14 +48,14 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
-        """Return whether a call must give it."""
+        """Return whether a call must pass it."""
         if self.is_rest or self.default is not _EMPTY:
             return False
         return self.field is None or self.field.is_required()
 
     @property
     def is_filled(self) -> bool:
-        """Return whether its default is known to pydantic alone, so that it has to be passed."""
+        """Return whether only pydantic knows its default, so that a value must be passed."""
         return self.default is _EMPTY and self.field is not None and not self.field.is_required()
 
     @property
@@ -70,7 +70,7 @@ class Parameter:
 
 
 def innermost(function: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:
-    """Return the name of a callable, and the function that carries its names and its docstring."""
+    """Return the name of a callable, and the function with its names and its docstring."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", None) or type(function).__name__
@@ -83,10 +83,10 @@ def innermost(function: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:
 def read_parameters(
     function: Callable[..., Any], *, where: str, only_context: bool = False
 ) -> list[Parameter]:
-    """Return the parameters that a call can give, bound arguments left out.
+    """Return the parameters that a call can pass, without bound arguments.
 
     Raises:
-        SchemaError: The signature cannot be told, or takes `*args`.
+        SchemaError: The signature cannot be read, or has `*args`.
     """
     try:
         signature = inspect.signature(function)
@@ -113,7 +113,7 @@ def read_parameters(
 
 
 def _parameter(raw: inspect.Parameter, annotation: Any) -> Parameter:
-    """Return a parameter with what its annotation and its default say taken apart."""
+    """Return a parameter with the parts of its annotation and its default."""
     default, field = raw.default, None
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], _EMPTY
@@ -162,7 +162,7 @@ def _namespaces(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str,
     cells = getattr(function, "__closure__", None) or ()
     closure = {}
     for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
-        with contextlib.suppress(ValueError):  # a cell that is empty still
+        with contextlib.suppress(ValueError):  # a cell that is still empty
             closure[name] = cell.cell_contents
     return getattr(function, "__globals__", {}), closure
 
@@ -174,11 +174,11 @@ def _resolved(
     where: str,
     lenient: bool,
 ) -> dict[str, Any]:
-    """Annotations with their texts evaluated; one that names `ToolContext` may stay a text.
+    """Return annotations with strings evaluated; one that names `ToolContext` may stay a string.
 
-    What is imported for type checkers only cannot be found here, and for `ToolContext` need not.
+    Names that are imported for type checkers only cannot be resolved here; `ToolContext` need not.
     """
-    with contextlib.suppress(Exception):  # a text can raise anything: look at each alone
+    with contextlib.suppress(Exception):  # a string can raise anything: evaluate each alone
         return _evaluated(annotations, namespaces)
     resolved: dict[str, Any] = {}
     for name, annotation in annotations.items():

@@ -1,4 +1,4 @@
-"""A function's signature and docstring → how it is described and called."""
+"""Read a function's signature and docstring, to describe it and to call it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Signature:
         name: The function's name.
         description: The docstring without its sections.
         parameters: A JSON Schema of type `object`.
-        context_parameter: The parameter that takes the `ToolContext`, if there is one.
-        convert: Plain JSON arguments, validated already → the function's keyword arguments;
-            `None` where they are the same. Raises `ToolValidationError`.
+        context_parameter: The parameter that receives the `ToolContext`, if any.
+        convert: Converts validated arguments from plain JSON to keyword arguments; `None` if they
+            are the same. Raises `ToolValidationError`.
         positional: Names of positional-only parameters, in order.
     """
 
@@ -48,7 +48,7 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     """Read a function's signature and docstring.
 
     Raises:
-        SchemaError: The signature cannot be told, or has what no JSON Schema can describe.
+        SchemaError: The signature cannot be read, or has a type without a JSON Schema.
 
     Example:
         >>> def add(a: int, b: int = 1) -> int:
@@ -78,10 +78,10 @@ def read_signature(function: Callable[..., Any]) -> Signature:
 def read_json_schema(
     function: Callable[..., Any], parameters: Mapping[str, Any], *, description: str
 ) -> Signature:
-    """Check a JSON Schema of a tool that is known by it alone.
+    """Return the signature of a tool that is described by a JSON Schema alone.
 
     Raises:
-        SchemaError: The schema is not one, refers to what is not there, or is not of an object.
+        SchemaError: The schema is not valid, has an unknown reference, or is not of an object.
     """
     name, _ = innermost(function)
     where = f"The schema of {name!r}"
@@ -102,10 +102,10 @@ def read_json_schema(
 
 
 def _context_of(function: Callable[..., Any]) -> str | None:
-    """Return the parameter that takes the `ToolContext`; other types do not matter."""
+    """Return the parameter that receives the `ToolContext`; ignore other types."""
     try:
         parameters = read_parameters(function, where="", only_context=True)
-    except SchemaError:  # a function that cannot be looked into takes no context
+    except SchemaError:  # a function without a readable signature receives no context
         return None
     return next((parameter.name for parameter in parameters if parameter.is_context), None)
 
@@ -113,7 +113,7 @@ def _context_of(function: Callable[..., Any]) -> str | None:
 def _described(
     parameters: list[Parameter], descriptions: Mapping[str, str], *, where: str
 ) -> tuple[JsonSchema, ArgumentConversion | None]:
-    """Return the JSON Schema of all parameters, and what makes Python values of the arguments."""
+    """Return the JSON Schema of all parameters, and the conversion of the arguments."""
     adapters = {
         parameter.name: adapter_of(
             parameter.annotation, where=f"{where}: its parameter {parameter.name!r}"
@@ -148,7 +148,7 @@ def _described(
 def _add_description(
     schema: JsonSchema, parameter: Parameter, descriptions: Mapping[str, str]
 ) -> None:
-    """Say what a parameter is for, by its annotation, its docstring or its type, in this order."""
+    """Set a parameter's description, by its annotation, docstring or type, in this order."""
     text = parameter.description or descriptions.get(parameter.name)
     if text:
         schema["description"] = text
@@ -163,7 +163,7 @@ class Docstring:
 
 
 def read_docstring(text: str | None) -> Docstring:
-    """Read a docstring; one in no known style is a description as a whole.
+    """Parse a docstring; without a known style, all of it is the description.
 
     Example:
         >>> read_docstring('''Adds.
@@ -185,7 +185,7 @@ def read_docstring(text: str | None) -> Docstring:
 
 
 def _first_section(lines: list[str]) -> tuple[int, str | None]:
-    """Return where the first section begins, and in which style it is written."""
+    """Return the line at which the first section begins, and its style."""
     for number, line in enumerate(lines):
         if line.startswith(":") and re.match(_REST, line):
             return number, "REST"
