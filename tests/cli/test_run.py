@@ -381,6 +381,8 @@ def test_debug_shows_the_traceback_of_a_tool_and_the_model_never_reads_it(leonid
     assert 'faulty.py", line 4, in fail' in shown.stderr
     assert "OSError: pin 1234" in shown.stderr
     assert "Traceback" not in plain.stderr
+    assert plain.stderr.rstrip().endswith("LEONIDAS_DEBUG=1 shows the traceback")
+    assert "shows the traceback" not in shown.stderr
     assert "1234" not in plain.stderr + plain.stdout + shown.stdout
 
 

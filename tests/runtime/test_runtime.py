@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from leonidas_tools import (
     AdvancedToolProcessor,
     SessionPolicy,
+    ToolContext,
     ToolError,
     ToolRuntime,
     ToolSession,
@@ -145,3 +147,41 @@ async def test_a_tool_may_poll_another_where_it_names_no_session():
     tools = ToolRuntime([look, poll])
     result = await tools.execute("poll", session=ToolSession())
     assert result.result == ["ok"] * 8
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "type_name"),
+    [
+        (datetime(2026, 1, 1, tzinfo=UTC), "where", "datetime"),
+        (object(), "where", "object"),
+        (b"x", "where", "bytes"),
+        (["a", {"b": b"x"}], "where[1].b", "bytes"),
+    ],
+)
+async def test_an_argument_without_json_form_is_named_with_its_type(value, place, type_name):
+    async with ToolRuntime([look]) as tools:
+        result = await tools.execute("look", {"where": value})
+    assert result.message.startswith(f"{place!r} has no JSON form: its type is {type_name!r};")
+
+
+async def test_keys_that_are_no_strings_are_said_to_be_at_fault():
+    async with ToolRuntime([look]) as tools:
+        results = [await tools.execute("look", each) for each in ({1: 2}, {"where": {1: 2}})]
+    assert [result.message for result in results] == [
+        "The arguments must have strings as keys.",
+        "'where' must have strings as keys.",
+    ]
+
+
+async def test_progress_takes_the_fraction_as_its_second_argument():
+    heard = []
+
+    @tool(effect="read")
+    async def half(ctx: ToolContext) -> None:
+        """Go half the way."""
+        ctx.progress("Halfway", 0.5)
+
+    async with ToolRuntime([half]) as tools:
+        tools.monitor.subscribe(heard.append)
+        await tools.execute("half", {})
+    assert {"message": "Halfway", "fraction": 0.5} in [event.data for event in heard]
