@@ -250,8 +250,8 @@ TEXTS: Mapping[str, Text] = {
     "argument_schema": Text("must match the tool's schema", "A problem of the arguments."),
     "argument_too_deep": Text("are nested too deeply", "A problem of the arguments."),
     "argument_no_json": Text(
-        "has no JSON form: its type is {type!r}; give a string, a number, a boolean, null, a list or "
-        "an object",
+        "has no JSON form: its type is {type!r}; give a string, a number, a boolean, null, a list "
+        "or an object",
         "A problem of an argument that a program gives.",
     ),
     "argument_unreadable": Text("cannot be read", "A problem of an argument."),
