@@ -1,5 +1,7 @@
 import functools
 import json
+import os
+import pty
 import signal
 import subprocess
 from importlib.metadata import version
@@ -365,6 +367,32 @@ def test_ctrl_c_while_a_tool_runs_ends_with_130_and_no_complaint(
     assert process.returncode == 130, err
     assert out.endswith("\n1 call: 0 answered once, 0 cancelled, 1 unanswered; interrupted\n")
     assert "✗ '" not in out
+
+
+def test_a_person_has_more_time_to_type_than_a_scenario_gives(
+    command, environment, scenario, settings
+):
+    wait = {"wait_for_input": {"kind": "text", "within_seconds": 0.001}}
+    file = scenario(wait, {"say": {"text": "Thank you."}}, "turn_complete")
+    options = command(environment)
+    options["args"] += ["run", str(file), "--config", str(settings)]
+    ours, theirs = pty.openpty()
+    with (
+        subprocess.Popen(**options, stdin=theirs, stdout=subprocess.PIPE) as process,
+        os.fdopen(ours, "wb", buffering=0) as terminal,
+    ):
+        os.close(theirs)
+        assert "type it" in process.stdout.readline()
+        terminal.write(b"Hello\n")
+        shown = process.stdout.read()
+    assert process.returncode == 0, shown
+    assert "Thank you." in shown
+
+
+def test_a_scenario_that_waits_in_vain_names_what_it_waited_for_and_how_long(leonidas, scenario):
+    wait = {"wait_for_input": {"kind": "text", "within_seconds": 0.01}}
+    shown = leonidas("run", scenario(wait)).stdout
+    assert "within 0.01 s (within_seconds)" in shown
 
 
 @pytest.mark.parametrize("how", [["--debug"], []])
