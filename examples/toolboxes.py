@@ -1,8 +1,7 @@
 """The toolboxes at work: a note is read, code is run, a file written, and a reminder fires.
 
-The simulator plays Gemini, and all files are in a temporary directory. It needs two extras: `pip
-install 'leonidas-tools[sandbox,reminders]'`. Code runs in the sandbox, which also needs libseccomp,
-and bubblewrap or Landlock. Run it: `python examples/toolboxes.py`
+The simulator plays Gemini; all files are in a temporary directory. It needs the extras `sandbox`
+and `reminders`, libseccomp, and bubblewrap or Landlock. Run it: `python examples/toolboxes.py`
 """
 
 import asyncio

@@ -703,6 +703,12 @@ TEXTS: Mapping[str, Text] = {
         "[y]es, [n]o, or [a]lways in this session: ",
         "The prompt after a question; the letters stay the same.",
     ),
+    "terminal_choice_once": Text(
+        "[y]es or [n]o: ", "The same where there is one call; the letters stay the same."
+    ),
+    "terminal_unclear": Text(
+        "That is not a plain yes or no: answer y or n.", "After an answer that is not clear."
+    ),
     "terminal_long": Text(
         "{show!r} to read all of it, which is needed before a yes, or [n]o: ",
         "The prompt after a question that is too long for the screen.",
