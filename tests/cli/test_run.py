@@ -53,7 +53,11 @@ def test_the_demo_plays_from_any_folder_with_its_mcp_server(started):
     assert "\n9 calls: 8 answered once, 1 cancelled; all is well\n" in finished.stdout
     assert "\n11 calls: 11 answered once, 0 cancelled; all is well\n" in finished.stdout
     assert "tools       +flip_coin\n" in finished.stdout  # while the model talks
-    assert finished.stdout.endswith("\n4 calls: 4 answered once, 0 cancelled; all is well\n")
+    assert "\n4 calls: 4 answered once, 0 cancelled; all is well\n" in finished.stdout
+    assert finished.stdout.count("\nspilled: the result was too long; ") == 1
+    next_steps = finished.stdout.rpartition("all is well")[2]
+    assert "\n  leonidas tools call NAME " in next_steps
+    assert next_steps.endswith("\n  leonidas --help            lists all commands\n")
     # A busy machine may hold the event loop, which is logged and not what is tested here.
     told = [line for line in finished.stderr.splitlines() if "held the event loop" not in line]
     assert told == ["Starting MCP servers: time"]
