@@ -65,6 +65,7 @@ class TerminalChannel:
         read: Reads a line. An empty string means the end of the input: the call is denied.
         write: Writes a text.
         discard: Drops the unread lines before a question is shown.
+        always: Whether to offer an answer for the rest of the session, which may be one call.
     """
 
     name = "terminal"
@@ -75,10 +76,13 @@ class TerminalChannel:
         read: Callable[[], str] = _read,
         write: Callable[[str], None] = _write,
         discard: Callable[[], None] = discard_typed,
+        *,
+        always: bool = True,
     ) -> None:
         self._read = read
         self._write = write
         self._discard = discard
+        self._always = always
         self._turn = asyncio.Lock()
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
@@ -94,12 +98,14 @@ class TerminalChannel:
                 return refused
             if request.schema is not None:
                 return await self._filled(request, request.schema)
+            choice = "terminal_choice" if self._always else "terminal_choice_once"
             while True:
-                self._write(request.words.text("terminal_choice"))
+                self._write(request.words.text(choice))
                 line = await self._line(request)
                 decision = _decision(line, request)
                 if decision is not None:
                     return decision
+                self._write(f"{request.words.text('terminal_unclear')}\n")
 
     async def _put(self, request: ApprovalRequest) -> Decision | None:
         """Show the question, and return a denial if the person refuses before reading all of it."""

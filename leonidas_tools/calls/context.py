@@ -112,7 +112,7 @@ class ToolContext:
         return settings.custom_parameters if settings is not None else {}
 
     def progress(
-        self, message: str | None = None, *, fraction: float | None = None, **data: Any
+        self, message: str | None = None, fraction: float | None = None, **data: Any
     ) -> None:
         """Report the progress of the tool.
 

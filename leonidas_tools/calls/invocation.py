@@ -91,10 +91,15 @@ def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> No
     """Log where a tool failed, without the exception's text, which may contain a secret.
 
     The text of a `SessionValueError` is logged: the library wrote it, for the developer.
-    With `LEONIDAS_DEBUG=1` in the environment the whole traceback is logged.
+    With `LEONIDAS_DEBUG=1` in the environment the whole traceback is logged; without it, the line
+    says so.
     """
     trace = error if os.environ.get(DEBUG_VARIABLE) == "1" else None
-    what = f": {error}" if type(error) is SessionValueError else f" raised {described(error)}"
+    if type(error) is SessionValueError:
+        what = f": {error}"
+    else:
+        hint = "" if trace else f"; {DEBUG_VARIABLE}=1 shows the traceback"
+        what = f" raised {described(error)}{hint}"
     log.log(log_level(error), "The tool %r%s", tool_name, what, exc_info=trace)
 
 

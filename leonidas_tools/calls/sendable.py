@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.plain import (
     MOST_ON_LOOP,
     ForeignTypeError,
@@ -22,11 +23,16 @@ from leonidas_tools.results.texts import MessageText, join, say
 if TYPE_CHECKING:
     from leonidas_tools.redaction import Masking
 
+logger = visible_logger(__name__)
+
 _LONGEST_TEXT = 4096
 _LONGEST_OPTIONS = 16_384
 _MOST_LISTED = 1024
 _PLAIN_LISTS = frozenset({list, tuple, set, frozenset, str, type(None)})
 _UNKNOWN_TYPE = "application/octet-stream"
+_MOST_WARNED = 1000
+_warned: set[str] = set()
+"""Tools whose results were warned of."""
 MOST_MEDIA_BYTES = 700_000
 """Maximum bytes of media: as Base64, less than the 1 MiB limit of a Live session's message."""
 
@@ -57,13 +63,17 @@ def measured_sendable(
         raise ForeignTypeError(f"a {type(value).__name__} may run code of its own")
     try:
         inner = value.result if is_own else value
-        body, cut, size = measured(inner, max_bytes, mask=mask, foreign=foreign, longest=longest)
+        body, cut, size, formless = measured(
+            inner, max_bytes, mask=mask, foreign=foreign, longest=longest
+        )
     except ForeignTypeError:
         raise
     except NotPlainError as error:
         said = say("result_not_json", tool=tool, problem=error.args[0])
         code = "unserialisable_result"
         return ToolResult(status=ResultStatus.FAILED, message=said, reason_code=code), 0
+    if formless is not None:
+        _warn_of(tool, formless)
     own = _checked(value, mask, foreign=foreign) if is_own else None
     message = None if own is None else own.message
     if cut:
@@ -71,6 +81,19 @@ def measured_sendable(
     if own is None:
         return ToolResult(result=body, message=message), size
     return own.with_value(body, message), size
+
+
+def _warn_of(tool: str, kind: str) -> None:
+    """Log once for each tool that the model reads little of its results."""
+    if tool in _warned or len(_warned) >= _MOST_WARNED:
+        return
+    _warned.add(tool)
+    logger.warning(
+        "The tool %r returned a %s, which has no JSON form: the model reads only its repr. Return "
+        "a dict, a dataclass or a pydantic model",
+        tool,
+        kind,
+    )
 
 
 def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> ToolResult:

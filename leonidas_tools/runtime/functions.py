@@ -7,8 +7,10 @@ import functools
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals.session_policy import user_of
@@ -101,7 +103,8 @@ def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _calling(function: Callable[..., Any], bind: Bind) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
-        return await function(*args, **kwargs)
+        value = await function(*args, **kwargs)
+        return await _all_of(value) if type(value) is AsyncGeneratorType else value
 
     return run
 
@@ -110,9 +113,23 @@ def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Worker
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         value = await workers.in_thread(_call, function, args, kwargs)
-        return await value.value if type(value) is _Awaitable else value
+        if type(value) is _Awaitable:
+            value = await value.value
+        return await _all_of(value) if type(value) is AsyncGeneratorType else value
 
     return run
+
+
+async def _all_of(values: AsyncGeneratorType[Any, Any]) -> list[Any]:
+    """Return what an async generator yields that a function has returned."""
+    found: list[Any] = []
+    async with aclosing(values):
+        async for value in values:
+            found.append(value)
+            if len(found) == _MOST_ITEMS:
+                break
+            await asyncio.sleep(0)  # it may never wait by itself
+    return found
 
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
