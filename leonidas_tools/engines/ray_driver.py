@@ -70,8 +70,8 @@ class RemoteContext:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"A tool that runs on Ray has no ctx.{name}: there are progress and parameters. Run "
-            f"it with runs_on='here' for the others"
+            f"A tool that runs on Ray has no ctx.{name}, only progress and parameters: set "
+            f"runs_on='here' to use the others"
         )
 
 

@@ -248,7 +248,7 @@ class TemporalEngine:
         if about.history_length > _SCHEDULED_ONLY:
             return False
         with contextlib.suppress(RPCError):  # the workflow has ended, or continues
-            await handle.terminate("no worker has taken it")
+            await handle.terminate("no worker picked it up")
         return await _was_withdrawn(handle)  # a worker may have taken it just before
 
     def _raised(self, cause: BaseException, asked: there.TemporalCall) -> BaseException:

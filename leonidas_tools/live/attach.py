@@ -177,7 +177,7 @@ class _PlainSession(Stage):
                     await message(self._session)
                 except connection.LOST as error:
                     logger.warning(
-                        "An answer cannot be sent, the connection is lost: %s",
+                        "A function response was not sent because the connection was lost: %s",
                         connection.said_by(error),
                     )
                     return

@@ -110,7 +110,10 @@ class CallTracker:
         if before is None and resumed:
             before = self._before(call, repeats=repeats)
         if before is not None:
-            logger.info("The call of %r is made again after a reconnect: it runs once", call.name)
+            logger.info(
+                "The model repeated the call of %r after a reconnect; it does not run again",
+                call.name,
+            )
             before.connection, before.wire_id, before.blocking = self.connection, wire_id, blocking
             before.settled = before.begun = False
             self._unsettled[before.id] = before

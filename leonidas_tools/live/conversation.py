@@ -185,13 +185,13 @@ class Conversation:
         """Record that the server rejects this setup; return whether there is another to try."""
         state, accepted = self.state, self.state.setup
         if setup.tools != accepted.tools and accepted.tools:
-            logger.error("The server refuses the changed tools: the earlier ones stay declared")
+            logger.error("The server rejected the changed tools: the earlier ones stay declared")
             self._refused = setup
         elif setup.voice != accepted.voice:
-            logger.error("The server refuses the voice %r", setup.voice)
+            logger.error("The server rejected the voice %r", setup.voice)
             state.wanted_voice = accepted.voice
         elif setup.handle is not None:
-            logger.error("The session cannot be resumed: a new one begins")
+            logger.error("The session cannot be resumed; starting a new one")
             state.handle = self._refused = None
         else:
             return False

@@ -295,8 +295,8 @@ def _profile(profile: ModelProfile | str | None, model: str, *, vertex: bool) ->
     found = profile_for(model, vertex=vertex)
     if found.name == UNKNOWN:
         logger.warning(
-            "The model %r is not known: only what works everywhere is sent to it. The closest "
-            "known profile is %r: give profile=%r if the model behaves like it",
+            "The model %r is unknown: only features that every model supports are used. The "
+            "closest profile is %r: set profile=%r if the model behaves like it",
             model,
             *[closest_profile(model, vertex=vertex)] * 2,
         )

@@ -126,7 +126,7 @@ class ConversationRunner:
             if self._ended:
                 return
         self._state.tell("connection_lost", code=code, reason=said[:_REASON])
-        logger.warning("The connection is lost and will be renewed: %s", said)
+        logger.warning("The connection was lost; reconnecting: %s", said)
         if self._failures:
             await self._wait(error)
         self._failures += 1
@@ -136,7 +136,7 @@ class ConversationRunner:
         said = connection.said_by(error)
         self._state.tell("connection_refused", reason=said[:_REASON])
         if not connection.is_refusal(error):
-            logger.warning("There is no connection: %s", said)
+            logger.warning("Connecting failed: %s", said)
             await self._wait(error)
         elif not self._conversation.refused(setup):
             raise error

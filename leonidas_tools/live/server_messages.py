@@ -93,7 +93,7 @@ class ServerMessageHandler:
                 return part
             return ProcessorPart.from_tool_cancellation(function_call_id=identifier)
         if part.metadata.get("turn_complete_reason") == _MALFORMED:
-            logger.warning("The model has made a function call that cannot be read")
+            logger.warning("The model sent a malformed function call")
             self._state.tell("malformed_function_call")
         self._note_turn(part)
         return part
@@ -201,7 +201,9 @@ def _cancelled(message: types.LiveServerMessage) -> Sequence[str]:
     cancellation = message.tool_call_cancellation
     ids = [] if cancellation is None else cancellation.ids or []
     if len(ids) > _MOST_CANCELLED:
-        logger.warning("A message cancels more than %d calls: no more are taken", _MOST_CANCELLED)
+        logger.warning(
+            "A message cancels more than %d calls: the rest are ignored", _MOST_CANCELLED
+        )
     return ids[:_MOST_CANCELLED]
 
 

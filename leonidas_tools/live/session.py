@@ -188,7 +188,7 @@ class _Loop:
             if is_request(part):
                 await self._answer_request(part)
             elif part.part.function_call is not None or part.part.function_response is not None:
-                logger.warning("A call, an answer or a cancellation in the input is dropped")
+                logger.warning("Dropped a function call, response or cancellation in the input")
             elif not is_input(part):
                 self.out.put(part)
             else:

@@ -189,7 +189,7 @@ class ToolServer:
             return None
         call, asked = waiting
         if (call.name, call.arguments) != (params.name, params.arguments or {}):
-            raise MCPError(mcp_types.INVALID_PARAMS, "The request state is that of another call")
+            raise MCPError(mcp_types.INVALID_PARAMS, "The request state belongs to another call")
         del self._waiting[params.request_state or ""]
         call.context = context
         answer = (params.input_responses or {}).get(ANSWER)

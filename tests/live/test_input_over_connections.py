@@ -206,7 +206,7 @@ async def test_what_holds_nothing_is_left_out_and_said_so(caplog):
         simulator, _ = await held([[WaitForInput("text")]], user=user)
     assert sent_by_client(simulator, "realtime_input") == [(1, {"text": "Hello"})]
     (message,) = caplog.messages
-    assert "a part of the input has neither text nor sound nor a picture" in message
+    assert "an input part has no text, audio or image" in message
 
 
 async def test_what_was_said_before_the_session_is_its_history_on_a_model_that_takes_no_content():

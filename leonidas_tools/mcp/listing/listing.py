@@ -136,7 +136,7 @@ class KeptListing:
         try:
             self._file.write(kept.model_dump_json(by_alias=True))
         except OSError as error:
-            logger.warning("MCP server %r: its listing cannot be kept: %s", self._name, error)
+            logger.warning("MCP server %r: its listing cannot be cached: %s", self._name, error)
 
 
 class _CachedListing(mcp_types.ListToolsResult):

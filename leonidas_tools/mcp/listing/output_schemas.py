@@ -63,7 +63,7 @@ class OutputSchemas:
         except SchemaError as error:  # just listed; the tool will be left out
             raise ValueError(str(error)) from error
         if not fits:
-            raise ValueError(f"the answer of {tool!r} is not as its output schema says")
+            raise ValueError(f"the result of {tool!r} does not match its output schema")
 
     def _without(self, tool: Any) -> Any:
         if not isinstance(tool, dict) or not isinstance(name := tool.get("name"), str):

@@ -104,8 +104,8 @@ class ServerTools:
         own = [tool for tool in tools if not is_anothers(self._server, tool.name, others)]
         if len(own) < len(tools):
             logger.warning(
-                "MCP server %r: %d tools are left out: their names with the server's before them "
-                "begin like those of another server",
+                "MCP server %r: %d tools are left out: their prefixed names start like those of "
+                "another server",
                 self._server,
                 len(tools) - len(own),
             )
@@ -135,7 +135,7 @@ class ServerTools:
             logger.log(
                 logging.INFO if wished is None else logging.WARNING,
                 "The tool %r of the MCP server %r is named %r here: the name %r is taken, or "
-                "begins like those of another server",
+                "starts like those of another server",
                 name,
                 self._server,
                 chosen,

@@ -134,7 +134,7 @@ class ListedNames:
             )
             self._kept = list(names)
         except OSError as error:
-            logger.debug("The listing of the MCP server %r is not kept: %s", self._server, error)
+            logger.debug("The listing of the MCP server %r is not cached: %s", self._server, error)
 
     def names(self) -> list[str]:
         """Return the names; none if they are unknown."""

@@ -151,7 +151,7 @@ class LenientTransport:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
             if _has_too_many_items(tool):
-                self._refuse(tool, number, f"the server describes it with {_TOO_MANY}")
+                self._refuse(tool, number, f"its definition has {_TOO_MANY}")
                 continue
             try:
                 kept.append(_accepted(tool, version))
@@ -235,7 +235,7 @@ def _typed(tool: Any) -> Any:
 def _reason(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(map(str, first["loc"][2:]))
-    return f"the server describes it wrongly: {where or 'the tool'}: {first['msg']}"
+    return f"its definition is invalid: {where or 'the tool'}: {first['msg']}"
 
 
 class _Read:

@@ -108,7 +108,7 @@ class StdioServer:
         self._pass_over(beginning, end, what)
 
     def _pass_over(self, beginning: bytes, end: bytes, what: str) -> None:
-        logger.warning("The MCP server %r wrote %s; it is not read", self._name, what)
+        logger.warning("The MCP server %r wrote %s; ignored", self._name, what)
         answer = stand_in(beginning, end, TOO_LONG, what)
         if answer is not None:
             self._inbox.put(answer)
@@ -156,7 +156,7 @@ class StdioServer:
 
     def _ignore(self, line: bytes) -> None:
         start, end = line[:SEEN_BYTES], line[-SEEN_BYTES:]
-        answer = stand_in(start, end, MALFORMED, "what is not a message")
+        answer = stand_in(start, end, MALFORMED, "invalid output")
         if answer is not None:
             self._inbox.put(answer)
             return
@@ -165,7 +165,7 @@ class StdioServer:
         shown = shown[:_SHOWN_CHARACTERS]
         self.garbage = self.garbage or shown
         logger.log(
-            level, "The MCP server %r printed what is not a message: %r; ignored", self._name, shown
+            level, "The MCP server %r printed invalid output: %r; ignored", self._name, shown
         )
 
 

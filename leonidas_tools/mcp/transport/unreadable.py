@@ -15,7 +15,7 @@ TOO_LONG = 41_002
 MALFORMED = 41_003
 """Code of a local error response: the server's response could not be parsed."""
 
-TOO_MANY = "a message of too many values"
+TOO_MANY = "a message with too many values"
 """Description of a message that would block the event loop while it is parsed."""
 
 _MOST_IN_NEWS = 25_000
