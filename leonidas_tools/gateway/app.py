@@ -172,7 +172,7 @@ class GatewayApp:
         )
         self._metrics.started()
         try:
-            await conversation.hold()
+            await conversation.run()
         except WebSocketDisconnect:
             self._metrics.ended("left")
         except CloseError as closed:

@@ -28,7 +28,7 @@ from leonidas_tools.gateway.closing import (
 )
 from leonidas_tools.gateway.sound import SoundFormat, SoundToClient
 from leonidas_tools.gateway.tokens import make_resumption, resumption_of
-from leonidas_tools.live.connection import said_by
+from leonidas_tools.live.connection import message_of
 from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.mcp_server.guard import TokenBucket
@@ -219,7 +219,7 @@ class GatewayConversation:
         self._frame_bytes = int(_MOST_FRAME_SECONDS_OUT * sound.hertz) * sound.sample_bytes
         self._unsent = _Unsent(self._limits.unsent_seconds * bytes_per_second)
 
-    async def hold(self) -> None:
+    async def run(self) -> None:
         """Run the conversation until either side ends it.
 
         Raises:
@@ -451,7 +451,7 @@ def _close_error(error: BaseException) -> CloseError:
     if isinstance(error, CloseError):
         return error
     if isinstance(error, APIError):  # its message has the reason; a traceback does not
-        logger.error("A conversation failed: %s", said_by(error))
+        logger.error("A conversation failed: %s", message_of(error))
     else:
         logger.error("A conversation failed", exc_info=error)
     return CloseError(FAILED, "failed", "The agent failed: see the log of the server")

@@ -57,7 +57,7 @@ def code_of(error: BaseException) -> int:
     return error.response.status_code if isinstance(error, InvalidStatus) else _ABNORMAL
 
 
-def said_by(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return the message of a connection error, with likely secrets redacted."""
     return redact_text(str(error))
 

@@ -164,20 +164,20 @@ class GeminiLiveProcessor(Stage):
     async def call(
         self,
         content: processor.ProcessorStream,
-        take_sound: Callable[[ProcessorPart], bool] | None = None,
+        take_audio: Callable[[ProcessorPart], bool] | None = None,
     ) -> AsyncIterable[ProcessorPart]:
         """Yield the model's parts for a stream of the user's parts.
 
         Args:
             content: The user's parts.
-            take_sound: Receives each audio frame at once, if the reader has handled all earlier
+            take_audio: Receives each audio frame at once, if the reader has handled all earlier
                 parts. If it returns `False`, the frame is yielded in order.
         """
         session = stream.session()
         speech = session.get(SpeechState)
         tools = self._declared_in(stream.tools())
         state = self._state(session, tools, speech.current.voice)
-        state.take_sound = take_sound
+        state.take_audio = take_audio
         conversation = Conversation(state)
         runner = ConversationRunner(self, conversation)
         with contextlib.ExitStack() as stack:

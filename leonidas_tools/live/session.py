@@ -296,10 +296,10 @@ class _Loop:
             and type(self._tools).call is AdvancedToolProcessor.call
             and not self._is_traced
         ):
-            return model.call(processor.ProcessorStream(given, trace=None), self._take_sound)
+            return model.call(processor.ProcessorStream(given, trace=None), self._take_audio)
         return model(given)
 
-    def _take_sound(self, part: ProcessorPart) -> bool:
+    def _take_audio(self, part: ProcessorPart) -> bool:
         """Queue a frame for the listener, or return `False` if it must go through the tools.
 
         It must if an earlier part is still there, because a frame may not overtake text, a call or

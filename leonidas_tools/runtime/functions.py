@@ -17,7 +17,7 @@ from leonidas_tools.calls.context import ToolContext, is_foreign
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.calls.sendable import is_long
-from leonidas_tools.engines.base import Code, Work
+from leonidas_tools.engines.base import Code, EngineCall
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.plain import NotPlainError, length, plain
 from leonidas_tools.results.texts import say
@@ -141,7 +141,7 @@ def _calling_in_process(bind: Bind, max_bytes: int) -> CallFunction:
         # More than fits: the end of what comes back is cut once more, after it has been masked.
         room = max_bytes * 2
         try:
-            return await leased.get().call(args, kwargs, tool=call.name, room=room)
+            return await leased.get().call(args, kwargs, tool=call.name, max_bytes=room)
         except ProcessDiedError:
             raise _died(call.name, begun=current().begun) from None
 
@@ -175,7 +175,7 @@ def on_engine(
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         assert context is not None
         invocation = current()
-        work = Work(
+        work = EngineCall(
             call=call,
             code=code,
             limits=limits,

@@ -27,11 +27,11 @@ class OutputSchemas:
     def __init__(self) -> None:
         self._outputs: dict[str, _OutputSchema] = {}
 
-    def taken_from(self, tools: Iterable[Any]) -> list[Any]:
+    def remove_schemas(self, tools: Iterable[Any]) -> list[Any]:
         """Store the output schemas of a listing, and return its tools without them."""
         return [self._without(tool) for tool in tools]
 
-    def given_back(self, tools: Iterable[Tool]) -> list[Tool]:
+    def restore_schemas(self, tools: Iterable[Tool]) -> list[Tool]:
         """Return the tools with their output schemas."""
         return [
             tool

@@ -99,7 +99,7 @@ class LenientTransport:
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.params:
             self._asked.pop(message.params.get("requestId"), None)  # the request is cancelled
 
-    async def mended(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+    async def repaired(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         """Return the message without tokens; repair a response if needed."""
         if isinstance(item, Exception):
             return item
@@ -143,7 +143,7 @@ class LenientTransport:
         if self._checks_by_tool or len(tools) > _MOST_AT_ONCE or _has_too_many_items(tools):
             tools = await self._kept(tools, self._version())
         self.left = tools[_MOST_AT_ONCE:]
-        return {**result, "tools": self._outputs.taken_from(tools[:_MOST_AT_ONCE])}
+        return {**result, "tools": self._outputs.remove_schemas(tools[:_MOST_AT_ONCE])}
 
     async def _kept(self, tools: list[Any], version: str) -> list[Any]:
         kept: list[Any] = []
@@ -252,7 +252,7 @@ class _Read:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        return await self._lenient.mended(await self._stream.receive())
+        return await self._lenient.repaired(await self._stream.receive())
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -261,7 +261,7 @@ class _Read:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return await self._lenient.mended(await self._stream.__anext__())
+        return await self._lenient.repaired(await self._stream.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
