@@ -17,7 +17,7 @@ class EngineLimits:
     """The limits and the retry policy of a call."""
 
     once: bool  # whether the effect must not happen twice
-    room: int  # size limit of the result's JSON, in bytes
+    max_bytes: int  # size limit of the result's JSON, in bytes
     seconds: float  # timeout of an attempt
     retries: int = 0  # most retries, each only if it is safe
     delay_seconds: float = 0.1  # before the first retry
@@ -49,7 +49,7 @@ def _stay() -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
+class EngineCall:
     """A call for an engine.
 
     Args:
@@ -79,7 +79,7 @@ class Engine(Protocol):
         """Start work in the background that would delay the first call."""
         ...
 
-    async def run(self, work: Work) -> ToolResult:
+    async def run(self, work: EngineCall) -> ToolResult:
         """Run a call to its end, and return its result; stop the call on cancellation.
 
         Raises:
@@ -88,7 +88,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def outcome(self, work: Work) -> ToolResult:
+    async def outcome(self, work: EngineCall) -> ToolResult:
         """Return the outcome of a call that another process has started; start none.
 
         Raises:
@@ -103,7 +103,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RayPlace:
+class RayConnection:
     """The address of a Ray cluster, and the connection timeout."""
 
     # such as `auto` or `10.0.0.1:6379`; by default the value of `RAY_ADDRESS`
@@ -112,7 +112,7 @@ class RayPlace:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TemporalPlace:
+class TemporalConnection:
     """The address of a Temporal server, and timeouts.
 
     Other options come from the environment variables of the Temporal command line, such as

@@ -31,7 +31,7 @@ from leonidas_tools.workers.processes import (
 
 if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolResult
-    from leonidas_tools.engines.base import RayPlace, Work
+    from leonidas_tools.engines.base import EngineCall, RayConnection
 
 _ENTRY = entry("leonidas_tools.engines.ray_driver", "main")
 _AGAIN_SECONDS = 5.0
@@ -50,7 +50,7 @@ class TaskLostError(Exception):
 class RayEngine:
     """Runs each call as a task of a Ray cluster; the first call connects."""
 
-    def __init__(self, place: RayPlace) -> None:
+    def __init__(self, place: RayConnection) -> None:
         self.place = place
         self._driver: _DriverProcess | None = None
         self._away_until = 0.0
@@ -61,7 +61,7 @@ class RayEngine:
         with contextlib.suppress(ToolError):  # the first call raises it
             self._started()
 
-    async def run(self, work: Work) -> ToolResult:
+    async def run(self, work: EngineCall) -> ToolResult:
         """Run a call in the cluster; kill its process there on cancellation.
 
         Raises:
@@ -73,11 +73,11 @@ class RayEngine:
         except TaskLostError:
             raise _lost(work) from None
 
-    async def outcome(self, work: Work) -> ToolResult:
+    async def outcome(self, work: EngineCall) -> ToolResult:
         """Raise an error: a task ends with its submitting process, so its outcome is unknown."""
         raise _lost(work)
 
-    async def _run(self, work: Work) -> ToolResult:
+    async def _run(self, work: EngineCall) -> ToolResult:
         code, tool = work.code, work.call.name
         target = code.target()
         args, kwargs = code.bind(work.call)
@@ -88,7 +88,7 @@ class RayEngine:
         in_main = target.module == "__main__" or b"__main__" in (target.pickled or b"")
         main = main_script() if in_main else None
         task = (
-            *(tuple(target), pickled, tool, work.limits.room * 2, code.context),
+            *(tuple(target), pickled, tool, work.limits.max_bytes * 2, code.context),
             *(dict(work.parameters), code.collect, main),
         )
         tell, needs = work.progress, tuple(sorted(code.resources.items()))
@@ -149,7 +149,7 @@ def _away(why: str) -> RetryableError:
     )
 
 
-def _lost(work: Work) -> ToolError:
+def _lost(work: EngineCall) -> ToolError:
     """Return the error of a call whose task has ended without an outcome."""
     tool = work.call.name
     if work.limits.once:

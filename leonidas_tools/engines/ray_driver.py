@@ -39,7 +39,7 @@ class RayTask(NamedTuple):
     target: Any
     pickled: bytes
     tool: str
-    room: int  # size limit of the result's JSON, in bytes
+    max_bytes: int  # size limit of the result's JSON, in bytes
     context: str | None  # name of the parameter for the context
     parameters: Mapping[str, Any]  # the `custom_parameters` of the tool
     collect: bool  # whether the result of a generator is the list of all its values
@@ -70,8 +70,8 @@ class RemoteContext:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"A tool that runs on Ray has no ctx.{name}: there are progress and parameters. Run "
-            f"it with runs_on='here' for the others"
+            f"A tool that runs on Ray has no ctx.{name}, only progress and parameters: set "
+            f"runs_on='here' to use the others"
         )
 
 
@@ -125,7 +125,7 @@ def _messages(
             value = _drained(value, work.collect, tell)
         elif inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
-        outcome = ["returned", fields_of(value, work.room, work.tool)]
+        outcome = ["returned", fields_of(value, work.max_bytes, work.tool)]
     except BaseException as error:  # noqa: BLE001 - the edge: a tool may raise anything
         outcome = ["raised", failure_of(error, work.tool)]
     yield _json(outcome)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.calls.call import ToolCall, ToolResult
-    from leonidas_tools.engines.base import TemporalPlace, Work
+    from leonidas_tools.engines.base import EngineCall, TemporalConnection
 
 _MOST_BYTES = 1_000_000
 """Most bytes of a result's JSON: the server rejects payloads of 2 MB, and images come on top."""
@@ -50,7 +50,7 @@ _SCHEDULED_ONLY = 2
 """Most events of a workflow that no worker has taken: its start, and the scheduling of its task."""
 
 
-async def connect(place: TemporalPlace) -> Client:
+async def connect(place: TemporalConnection) -> Client:
     """Connect to a server.
 
     Raises:
@@ -73,14 +73,14 @@ async def connect(place: TemporalPlace) -> Client:
 class TemporalEngine:
     """Runs each call as a workflow."""
 
-    def __init__(self, place: TemporalPlace) -> None:
+    def __init__(self, place: TemporalConnection) -> None:
         self.place = place
         self._client: Client | None = None
 
     def prepare(self) -> None:
         """Do nothing: the first call connects."""
 
-    async def run(self, work: Work) -> ToolResult:
+    async def run(self, work: EngineCall) -> ToolResult:
         """Run a call, or wait for the workflow that already runs it.
 
         Cancellation cancels the workflow, unless this process ends: the workflow then continues,
@@ -95,7 +95,7 @@ class TemporalEngine:
         starting = asyncio.ensure_future(self._start(client, workflow_id(work.call), asked))
         return await self._ended(starting, asked, work)
 
-    async def outcome(self, work: Work) -> ToolResult:
+    async def outcome(self, work: EngineCall) -> ToolResult:
         """Return the outcome of a call that another process has started; start none.
 
         The arguments are not compared, because a store keeps them without secrets.
@@ -121,7 +121,7 @@ class TemporalEngine:
         self,
         starting: asyncio.Future[WorkflowHandle[Any, Any]],
         asked: there.TemporalCall,
-        work: Work,
+        work: EngineCall,
     ) -> ToolResult:
         try:
             handle = await asyncio.shield(starting)
@@ -149,7 +149,7 @@ class TemporalEngine:
         assert self._client is not None
         return self._client.service_client.config.target_host
 
-    def _asked(self, work: Work) -> there.TemporalCall:
+    def _asked(self, work: EngineCall) -> there.TemporalCall:
         call, limits = work.call, work.limits
         try:
             known = [call.name, dict(call.arguments), work.user]
@@ -168,7 +168,7 @@ class TemporalEngine:
             user=work.user,
             gist=hashlib.sha256(text.encode()).hexdigest(),
             once=limits.once,
-            room=min(limits.room, _MOST_BYTES),
+            room=min(limits.max_bytes, _MOST_BYTES),
             seconds=limits.seconds,
             begin_seconds=self.place.begin_seconds,
             heartbeat_seconds=self.place.heartbeat_seconds,
@@ -248,7 +248,7 @@ class TemporalEngine:
         if about.history_length > _SCHEDULED_ONLY:
             return False
         with contextlib.suppress(RPCError):  # the workflow has ended, or continues
-            await handle.terminate("no worker has taken it")
+            await handle.terminate("no worker picked it up")
         return await _was_withdrawn(handle)  # a worker may have taken it just before
 
     def _raised(self, cause: BaseException, asked: there.TemporalCall) -> BaseException:

@@ -154,7 +154,7 @@ class GatewayApp:
     @contextlib.asynccontextmanager
     async def _admitted(self, user: str) -> AsyncIterator[None]:
         if self._draining.is_set():
-            raise CloseError(RESTARTING, "draining", "The server restarts: connect again")
+            raise CloseError(RESTARTING, "draining", "The server is restarting: connect again")
         async with self._admission.admitted(user):
             yield
 
@@ -172,7 +172,7 @@ class GatewayApp:
         )
         self._metrics.started()
         try:
-            await conversation.hold()
+            await conversation.run()
         except WebSocketDisconnect:
             self._metrics.ended("left")
         except CloseError as closed:
@@ -247,7 +247,7 @@ class _Metrics:
         now = Gauge("leonidas_conversations", "Conversations.", registry=self._registry)
         now.set_function(lambda: admission.conversations)
         self._started = Counter(
-            "leonidas_conversations_started", "Begun conversations.", registry=self._registry
+            "leonidas_conversations_started", "Started conversations.", registry=self._registry
         )
         self._ended = Counter(
             "leonidas_conversations_ended",

@@ -28,7 +28,7 @@ from leonidas_tools.gateway.closing import (
 )
 from leonidas_tools.gateway.sound import SoundFormat, SoundToClient
 from leonidas_tools.gateway.tokens import make_resumption, resumption_of
-from leonidas_tools.live.connection import said_by
+from leonidas_tools.live.connection import message_of
 from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.mcp_server.guard import TokenBucket
@@ -219,7 +219,7 @@ class GatewayConversation:
         self._frame_bytes = int(_MOST_FRAME_SECONDS_OUT * sound.hertz) * sound.sample_bytes
         self._unsent = _Unsent(self._limits.unsent_seconds * bytes_per_second)
 
-    async def hold(self) -> None:
+    async def run(self) -> None:
         """Run the conversation until either side ends it.
 
         Raises:
@@ -265,7 +265,7 @@ class GatewayConversation:
             reason = "The resumption is not valid here, or has expired: start without it"
             raise CloseError(UNSUPPORTED, "resumption", reason)
         if self._guard is not None and self._guard.may_repeat_call(self._user, known):
-            reason = "The model may make a call again that has run: start without the resumption"
+            reason = "The model may repeat a call that has run: start without the resumption"
             raise CloseError(UNSUPPORTED, "resumption", reason)
         self._session = ToolSession(known.session, user=self._user)
         self._session.get(Resumption).use(known.handle, at=known.at)
@@ -313,10 +313,12 @@ class GatewayConversation:
         seconds = self._sound.seconds(len(frame))
         whole = bool(frame) and not len(frame) % self._sound.sample_bytes
         if not whole or seconds > self._limits.frame_seconds:
-            reason = f"A frame is whole samples, at most {self._limits.frame_seconds:g} seconds"
+            reason = (
+                f"A frame must be whole samples, at most {self._limits.frame_seconds:g} seconds"
+            )
             raise CloseError(REFUSED, "frame", reason)
         if not self._sound_pace.spend(seconds):
-            reason = "Too much sound: send it as fast as it is spoken"
+            reason = "Too much audio: send it in real time"
             raise CloseError(REFUSED, "flood", reason)
         sound, kind = self._sound.decoded(frame), self._sound.mime_type
         await self._heard.put(
@@ -439,7 +441,7 @@ class GatewayConversation:
 
 
 def _restarting() -> CloseError:
-    return CloseError(RESTARTING, "draining", "The server restarts: connect again")
+    return CloseError(RESTARTING, "draining", "The server is restarting: connect again")
 
 
 def _close_error(error: BaseException) -> CloseError:
@@ -449,7 +451,7 @@ def _close_error(error: BaseException) -> CloseError:
     if isinstance(error, CloseError):
         return error
     if isinstance(error, APIError):  # its message has the reason; a traceback does not
-        logger.error("A conversation has failed: %s", said_by(error))
+        logger.error("A conversation failed: %s", message_of(error))
     else:
-        logger.error("A conversation has failed", exc_info=error)
-    return CloseError(FAILED, "failed", "The agent has failed: the log of the server says why")
+        logger.error("A conversation failed", exc_info=error)
+    return CloseError(FAILED, "failed", "The agent failed: see the log of the server")

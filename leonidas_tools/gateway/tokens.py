@@ -44,10 +44,10 @@ def make_token(secret: str, user: str, *, seconds: float = 3600.0, audience: str
     """
     if not _is_user(user):
         raise ConfigurationError(
-            f"The user {user!r} cannot be used: give 1 to {_LONGEST_USER} printable characters"
+            f"The user {user!r} is invalid: use 1 to {_LONGEST_USER} printable characters"
         )
     if not seconds > 0:
-        raise ConfigurationError(f"A token is valid for more than 0 seconds, not {seconds!r}")
+        raise ConfigurationError(f"A token must be valid for more than 0 seconds, not {seconds!r}")
     claims = {"sub": user, "exp": int(time.time() + seconds), "aud": audience}
     return jwt.encode(claims, checked_secret(secret), algorithm=_ALGORITHM)
 

@@ -88,7 +88,7 @@ def said(text: str) -> ClientMessage:
     try:
         return _SAID.validate_json(text)
     except ValidationError:
-        reason = "A message is JSON of type text (up to 4000 characters), audio_end or answer"
+        reason = "A message must be JSON of type text (up to 4000 characters), audio_end or answer"
         raise CloseError(UNSUPPORTED, "protocol", reason) from None
 
 

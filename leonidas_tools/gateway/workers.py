@@ -68,10 +68,10 @@ async def _keep_running(command: Sequence[str]) -> None:
         began = time.monotonic()
         code = await _run_worker(command)
         if code == _WRONG_SETTINGS and not replaces:
-            raise ConfigurationError("The settings of the workers are wrong: see above")
+            raise ConfigurationError("The settings of the workers are invalid: see above")
         if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
             pause = _SHORTEST_PAUSE_SECONDS
-        logger.error("A worker has ended with %s: another starts in %g s", code, pause)
+        logger.error("A worker exited with %s: another starts in %g s", code, pause)
         await asyncio.sleep(pause)
         pause, replaces = min(2 * pause, _LONGEST_PAUSE_SECONDS), True
 

@@ -114,9 +114,12 @@ class Adaptation:
             return asked
         if asked is ToolBehavior.BLOCKING:
             self._wanted_to_block.add(name)
-            self._say(f"does not wait for answers, which {name!r} asks for: it may speak meanwhile")
+            self._say(
+                f"does not support BLOCKING, which {name!r} requests: it may speak before the "
+                "response"
+            )
         else:
-            self._say(f"waits for every answer: it is silent while {name!r} runs")
+            self._say(f"does not support NON_BLOCKING: it is silent while {name!r} runs")
         return profile.default_behavior
 
     def _scheduling(
@@ -126,7 +129,7 @@ class Adaptation:
             return None
         if not self.profile.scheduling:
             if asked is not None:
-                self._say(f"chooses itself when to speak of an answer: {name!r} cannot")
+                self._say(f"does not support scheduling: that of {name!r} is ignored")
             return None
         if asked is None and not interim and name in self._wanted_to_block:
             return types.FunctionResponseScheduling.INTERRUPT
@@ -136,7 +139,7 @@ class Adaptation:
         if self.takes_interim(name):
             return True if interim else (False if begun else None)
         if interim:
-            self._say(f"takes one answer to a call: no progress of {name!r} is sent")
+            self._say(f"does not support interim responses: no progress of {name!r} is sent")
         return None
 
     def _say(self, message: str) -> None:

@@ -123,7 +123,7 @@ class _PlainSession(Stage):
     async def receive(self) -> AsyncIterator[types.LiveServerMessage]:
         """Yield the session's messages, and pass each to the tools first."""
         async for message in self._session.receive():
-            self._talk.hear(message)
+            self._talk.receive(message)
             yield message
 
     async def send_client_content(self, **content: Any) -> None:
@@ -164,7 +164,7 @@ class _PlainSession(Stage):
                 self._talk.put(part)
             else:  # the user's program has sent it already
                 self._state.turn.user_spoke(self._state.now())
-                self._state.calls.hear_user()
+                self._state.calls.note_user_input()
 
     async def _send(self) -> None:
         """Send function responses as they become ready, until the connection is lost."""
@@ -177,8 +177,8 @@ class _PlainSession(Stage):
                     await message(self._session)
                 except connection.LOST as error:
                     logger.warning(
-                        "An answer cannot be sent, the connection is lost: %s",
-                        connection.said_by(error),
+                        "A function response was not sent because the connection was lost: %s",
+                        connection.message_of(error),
                     )
                     return
                 except (TypeError, ValueError) as error:  # Google's client refuses it
@@ -186,7 +186,7 @@ class _PlainSession(Stage):
                 else:
                     talk.confirm(talk.sent)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(talk.looks_again_at(since)):
+                async with asyncio.timeout_at(talk.next_check(since)):
                     await changed.wait()
 
 

@@ -41,7 +41,7 @@ class LiveCall:
     answer: ProcessorPart | None = None  # kept until it has surely arrived
     delivered: int | None = None  # number of the message that carried the answer
     confirmed: bool = False  # that message has surely arrived
-    heard_before: int = -1  # count of `hear_user` when the answer was sent
+    inputs_before: int = -1  # count of `note_user_input` when the answer was sent
     settled: bool = False  # nothing more is sent for this call
     alone: bool = False  # its answer needs a message of its own
     deliveries: int = 0  # number of times the answer was sent
@@ -90,12 +90,12 @@ class CallTracker:
         """Number of the current connection, or of the last one."""
         self.user_spoke = False
         """True after new input of the user on this connection."""
-        self._heard = 0
+        self._user_inputs = 0
 
-    def hear_user(self) -> None:
+    def note_user_input(self) -> None:
         """Record new input of the user."""
         self.user_spoke = True
-        self._heard += 1
+        self._user_inputs += 1
 
     # From the server.
 
@@ -110,11 +110,14 @@ class CallTracker:
         if before is None and resumed:
             before = self._before(call, repeats=repeats)
         if before is not None:
-            logger.info("The call of %r is made again after a reconnect: it runs once", call.name)
+            logger.info(
+                "The model repeated the call of %r after a reconnect; it does not run again",
+                call.name,
+            )
             before.connection, before.wire_id, before.blocking = self.connection, wire_id, blocking
             before.settled = before.begun = False
             self._unsettled[before.id] = before
-            self._hold(before)
+            self._queue(before)
             self._wire(before)
             return None
         noted = LiveCall(
@@ -164,16 +167,16 @@ class CallTracker:
             return False
         if not response.will_continue:
             call.answer = part
-            self._hold(call)
+            self._queue(call)
             self._interim.pop(call.id, None)
             self._forget_old()
         elif call.connection == self.connection and not call.blocking:
             self._interim[call.id] = part
         return True
 
-    def tell(self, part: ProcessorPart) -> None:
+    def queue_late(self, part: ProcessorPart) -> None:
         """Queue the late result of a call that was answered before."""
-        told = LiveCall(
+        late = LiveCall(
             id=uuid.uuid4().hex,
             wire_id=None,
             name="",
@@ -183,8 +186,8 @@ class CallTracker:
             turn=0,
             answer=part,
         )
-        self._calls[told.id] = self._unsettled[told.id] = told
-        self._hold(told)
+        self._calls[late.id] = self._unsettled[late.id] = late
+        self._queue(late)
 
     def renew(self, part: ProcessorPart) -> None:
         """Replace a response that was sent, in case the model repeats the call.
@@ -230,7 +233,7 @@ class CallTracker:
     def sent(self, calls: list[LiveCall], message: int) -> None:
         """Record the number of the message that carries the responses of these calls."""
         for call in calls:
-            call.delivered, call.heard_before = message, self._heard
+            call.delivered, call.inputs_before = message, self._user_inputs
             self._ready.pop(call.id, None)
             call.deliveries += 1
 
@@ -244,7 +247,7 @@ class CallTracker:
         for call in calls:
             if len(calls) > 1:
                 call.alone = True
-                self._hold(call)
+                self._queue(call)
             elif call.answer is not None and call.replaced:
                 self._settle(call)
             else:
@@ -253,7 +256,7 @@ class CallTracker:
                 answer = types.FunctionResponse(id=call.id, name=call.name, response=failure)
                 call.answer = ProcessorPart(types.Part(function_response=answer), role="user")
                 call.replaced = True
-                self._hold(call)
+                self._queue(call)
 
     # Connections.
 
@@ -278,7 +281,7 @@ class CallTracker:
             call.refusals += refused
             call.alone = call.alone or refused
             if call.refusals < _MOST_REFUSALS and call.deliveries < _MOST_DELIVERIES:
-                self._hold(call)
+                self._queue(call)
             else:
                 logger.error("The result of %r cannot be delivered and is dropped", call.name)
                 self._settle(call)
@@ -310,7 +313,7 @@ class CallTracker:
             if not is_same:
                 continue
             given = known.settled or known.delivered is not None
-            is_unheard = self._heard > 0 and self._heard == known.heard_before
+            is_unheard = self._user_inputs > 0 and self._user_inputs == known.inputs_before
             has_arrived = known.settled or known.confirmed
             if (repeats or is_unheard or not has_arrived) and not self._may_repeat(
                 known.name, given
@@ -326,7 +329,7 @@ class CallTracker:
         remembered = known.open or known.answer is not None
         return known if remembered and _are_same(known.args, _comparable(call)) else None
 
-    def _hold(self, call: LiveCall) -> None:
+    def _queue(self, call: LiveCall) -> None:
         """Queue the response of a call, also if it was sent before."""
         call.delivered, call.confirmed = None, False
         if call.answer is not None:

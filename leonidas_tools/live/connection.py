@@ -57,7 +57,7 @@ def code_of(error: BaseException) -> int:
     return error.response.status_code if isinstance(error, InvalidStatus) else _ABNORMAL
 
 
-def said_by(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return the message of a connection error, with likely secrets redacted."""
     return redact_text(str(error))
 
@@ -105,7 +105,7 @@ class Connection:
                     yield sound
             except (AttributeError, TypeError, ValueError, RecursionError) as error:
                 # Unknown to the client, not JSON, or too large: the message is consumed.
-                logger.warning("A message of the server is skipped: %s", described(error))
+                logger.warning("Skipped a server message: %s", described(error))
 
     async def arrived(self, confirm: Callable[[float], object]) -> None:
         """Wait until all sent messages have arrived, which the pong of a new ping confirms.
@@ -227,7 +227,7 @@ async def connect(
         async with asyncio.timeout(_CONNECT_SECONDS):
             session = await connecting.__aenter__()
     except TimeoutError:
-        message = f"the server has not answered the setup within {_CONNECT_SECONDS:g} s"
+        message = f"the server did not respond to the setup within {_CONNECT_SECONDS:g} s"
         raise TimeoutError(message) from None
     try:
         yield Connection(session)

@@ -40,8 +40,8 @@ class Conversation:
     def __init__(self, state: LiveState) -> None:
         self.state = state
         self._sending = OutgoingScheduler(state)
-        self._hearing = ServerMessageHandler(state)
-        self._told_dropped = 0
+        self._receiver = ServerMessageHandler(state)
+        self._reported_dropped = 0
         self._refused: Setup | None = None
 
     # The user's side.
@@ -55,7 +55,7 @@ class Conversation:
             if part.metadata.get(OUTCOME) is True:
                 state.calls.renew(part)
             elif part.metadata.get(LATE_RESULT) is True:
-                state.calls.tell(part)
+                state.calls.queue_late(part)
             elif not state.calls.knows(response.id):
                 # A response to a call of another source is sent like other input.
                 state.inputs.put(part, bounded=False)
@@ -91,9 +91,9 @@ class Conversation:
         state = self.state
         state.wanted_voice = voice
         if voice != state.setup.voice:
-            state.wish_renewal()
+            state.request_renewal()
             return
-        state.renewal = state.renewal.unwished()
+        state.renewal = state.renewal.withdrawn()
         if self._refused is None:
             self.note_tools()  # changed tools may need a new connection, too
 
@@ -108,17 +108,17 @@ class Conversation:
         """Return the next message to send, if there is one now."""
         return self._sending.next()
 
-    def looks_again_at(self, since: float) -> float | None:
+    def next_check(self, since: float) -> float | None:
         """Return the next time after `since` to check for messages, if there is one."""
-        return self._sending.looks_again_at(since)
+        return self._sending.next_check(since)
 
-    def hear(self, message: types.LiveServerMessage) -> None:
+    def receive(self, message: types.LiveServerMessage) -> None:
         """Handle a message of the server."""
-        self._hearing.hear(message)
+        self._receiver.receive(message)
 
-    def hear_sound(self, parts: Sequence[ProcessorPart]) -> None:
+    def receive_audio(self, parts: Sequence[ProcessorPart]) -> None:
         """Handle a message of the server that contains only audio."""
-        self._hearing.hear_sound(parts)
+        self._receiver.receive_audio(parts)
 
     def unsendable(self, error: Exception) -> None:
         """Record that the last message cannot be sent, and answer its calls otherwise."""
@@ -156,19 +156,19 @@ class Conversation:
         state.turn.over()
         state.renewal = Renewal()
         self._sending.opened()
-        self._hearing.opened()
+        self._receiver.opened()
         if self._refused is None:
             state.tools_changed = True  # the tools may have changed since the setup
         if state.wanted_voice != setup.voice:
-            state.wish_renewal()
+            state.request_renewal()
         if self._sending.speaking and not state.inputs.next_is("activity_start"):
             start = {"activity_start": True}
             state.inputs.put_first(ProcessorPart("", substream_name=REALTIME, metadata=start))
-        dropped = state.inputs.dropped - self._told_dropped
-        self._told_dropped = state.inputs.dropped
+        dropped = state.inputs.dropped - self._reported_dropped
+        self._reported_dropped = state.inputs.dropped
         event = "connection_opened" if number == 1 else "connection_renewed"
-        told = {"resumed": setup.handle is not None, "audio_dropped": dropped}
-        state.tell(event, connection=number, **told)
+        details = {"resumed": setup.handle is not None, "audio_dropped": dropped}
+        state.publish(event, connection=number, **details)
         state.changed.set()
 
     def lost(self, code: int, reason: str) -> None:
@@ -185,19 +185,19 @@ class Conversation:
         """Record that the server rejects this setup; return whether there is another to try."""
         state, accepted = self.state, self.state.setup
         if setup.tools != accepted.tools and accepted.tools:
-            logger.error("The server refuses the changed tools: the earlier ones stay declared")
+            logger.error("The server rejected the changed tools: the earlier ones stay declared")
             self._refused = setup
         elif setup.voice != accepted.voice:
-            logger.error("The server refuses the voice %r", setup.voice)
+            logger.error("The server rejected the voice %r", setup.voice)
             state.wanted_voice = accepted.voice
         elif setup.handle is not None:
-            logger.error("The session cannot be resumed: a new one begins")
+            logger.error("The session cannot be resumed; starting a new one")
             state.handle = self._refused = None
         else:
             return False
         return True
 
-    def is_to_renew(self) -> bool:
+    def should_renew(self) -> bool:
         """Return whether to replace the connection now, at a quiet moment."""
         state, now = self.state, self.state.now()
         renewal = state.renewal

@@ -164,20 +164,20 @@ class GeminiLiveProcessor(Stage):
     async def call(
         self,
         content: processor.ProcessorStream,
-        take_sound: Callable[[ProcessorPart], bool] | None = None,
+        take_audio: Callable[[ProcessorPart], bool] | None = None,
     ) -> AsyncIterable[ProcessorPart]:
         """Yield the model's parts for a stream of the user's parts.
 
         Args:
             content: The user's parts.
-            take_sound: Receives each audio frame at once, if the reader has handled all earlier
+            take_audio: Receives each audio frame at once, if the reader has handled all earlier
                 parts. If it returns `False`, the frame is yielded in order.
         """
         session = stream.session()
         speech = session.get(SpeechState)
         tools = self._declared_in(stream.tools())
         state = self._state(session, tools, speech.current.voice)
-        state.take_sound = take_sound
+        state.take_audio = take_audio
         conversation = Conversation(state)
         runner = ConversationRunner(self, conversation)
         with contextlib.ExitStack() as stack:
@@ -295,8 +295,8 @@ def _profile(profile: ModelProfile | str | None, model: str, *, vertex: bool) ->
     found = profile_for(model, vertex=vertex)
     if found.name == UNKNOWN:
         logger.warning(
-            "The model %r is not known: only what works everywhere is sent to it. The closest "
-            "known profile is %r: give profile=%r if the model behaves like it",
+            "The model %r is unknown: only features that every model supports are used. The "
+            "closest profile is %r: set profile=%r if the model behaves like it",
             model,
             *[closest_profile(model, vertex=vertex)] * 2,
         )

@@ -113,7 +113,7 @@ class UnsendableError(ValueError):
 def _text(text: str | None) -> Message:
     async def send(session: AsyncSession) -> None:
         if not text:
-            raise UnsendableError("a part of the input has neither text nor sound nor a picture")
+            raise UnsendableError("an input part has no text, audio or image")
         await session.send_realtime_input(text=text)
 
     return send

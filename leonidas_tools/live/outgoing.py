@@ -80,7 +80,7 @@ class OutgoingScheduler:
         """Record that the last message was not sent, so that no reply is expected."""
         self._state.turn.quiet_at = self._quiet_before
 
-    def looks_again_at(self, since: float) -> float | None:
+    def next_check(self, since: float) -> float | None:
         """Return the next time after `since` to check for messages, if there is one."""
         state = self._state
         times: list[float | None] = [state.renewal.next_time(since)]
@@ -133,7 +133,7 @@ class OutgoingScheduler:
         if tools == state.setup.tools:
             return None
         if not self.takes_tools:
-            state.wish_renewal()
+            state.request_renewal()
             return None
         if not self._are_tools_on_trial():
             self._accepted_tools = state.setup.tools
@@ -143,7 +143,7 @@ class OutgoingScheduler:
 
         async def send(session: AsyncSession) -> None:
             await update(session)
-            state.tell("tools_changed", tools=_names(tools))
+            state.publish("tools_changed", tools=_names(tools))
 
         return send
 
@@ -189,7 +189,7 @@ class OutgoingScheduler:
         if expects_reply(part):
             state.turn.user_spoke(now)
             if not state.inputs.is_repeated:
-                state.calls.hear_user()
+                state.calls.note_user_input()
         # Models that take no content during a session take it as the history at its start.
         self._seeding = self._seeding and part.get_metadata("turn_complete") is False
         return input_message(part, takes_content=state.profile.client_content or self._seeding)

@@ -59,7 +59,7 @@ class ConversationRunner:
         failure: BaseException | None = None
         try:
             while not self._conversation.over and not self._ended:
-                await self._hold_connection()
+                await self._run_connection()
         except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
             failure = error
         finally:
@@ -78,7 +78,7 @@ class ConversationRunner:
 
     # Connections.
 
-    async def _hold_connection(self) -> None:
+    async def _run_connection(self) -> None:
         """Run one connection, from its setup to its end."""
         setup = self._conversation.next_setup()
         config = self._conversation.config(setup, self._live.config)
@@ -100,7 +100,7 @@ class ConversationRunner:
         except (TypeError, ValueError) as error:  # Google's client cannot write this setup
             if self._number > number or not self._conversation.refused(setup):
                 raise
-            logger.warning("The setup cannot be sent: %s", connection.said_by(error))
+            logger.warning("The setup cannot be sent: %s", connection.message_of(error))
 
     async def _left(self) -> None:
         """Wait if we have left several connections in quick succession."""
@@ -114,7 +114,7 @@ class ConversationRunner:
         announced = self._state.renewal.deadline is not None
         self._note_stable()
         code = connection.code_of(error)
-        said = connection.said_by(error)
+        said = connection.message_of(error)
         self._conversation.lost(code, said)
         if connection.failed_in_simulation(error):
             raise error
@@ -125,18 +125,18 @@ class ConversationRunner:
             self._ended, self._is_last = self._is_last, True
             if self._ended:
                 return
-        self._state.tell("connection_lost", code=code, reason=said[:_REASON])
-        logger.warning("The connection is lost and will be renewed: %s", said)
+        self._state.publish("connection_lost", code=code, reason=said[:_REASON])
+        logger.warning("The connection was lost; reconnecting: %s", said)
         if self._failures:
             await self._wait(error)
         self._failures += 1
 
     async def _refused(self, setup: Setup, error: BaseException) -> None:
         self._failures += 1
-        said = connection.said_by(error)
-        self._state.tell("connection_refused", reason=said[:_REASON])
+        said = connection.message_of(error)
+        self._state.publish("connection_refused", reason=said[:_REASON])
         if not connection.is_refusal(error):
-            logger.warning("There is no connection: %s", said)
+            logger.warning("Connecting failed: %s", said)
             await self._wait(error)
         elif not self._conversation.refused(setup):
             raise error
@@ -197,9 +197,9 @@ class ConversationRunner:
     async def _receive(self, link: connection.Connection) -> None:
         async for message in link.messages():
             if isinstance(message, Sequence):
-                self._conversation.hear_sound(message)
+                self._conversation.receive_audio(message)
             else:
-                self._conversation.hear(message)
+                self._conversation.receive(message)
 
     async def _send(self, link: connection.Connection) -> None:
         """Send what is queued, until nothing is left or another connection is wanted."""
@@ -218,12 +218,12 @@ class ConversationRunner:
                 self._sent.set()
                 if self._conversation.sent % _BURST == 0:
                     await asyncio.sleep(0)  # a send alone does not let other tasks run
-                    if self._conversation.is_to_renew():
+                    if self._conversation.should_renew():
                         return
-            if self._conversation.over or self._conversation.is_to_renew():
+            if self._conversation.over or self._conversation.should_renew():
                 return
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._conversation.looks_again_at(since)):
+                async with asyncio.timeout_at(self._conversation.next_check(since)):
                     await changed.wait()
 
     async def _confirm(self, link: connection.Connection) -> None:

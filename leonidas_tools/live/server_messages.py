@@ -51,7 +51,7 @@ class ServerMessageHandler:
         """Drop the recorded calls of the previous connection's turn."""
         self._single.clear()
 
-    def hear(self, message: types.LiveServerMessage) -> None:
+    def receive(self, message: types.LiveServerMessage) -> None:
         """Handle one message."""
         state = self._state
         for part in parts_of(message):
@@ -70,9 +70,9 @@ class ServerMessageHandler:
             state.renewal = state.renewal.announced_for(state.now() + _seconds(go_away.time_left))
         state.changed.set()
 
-    def hear_sound(self, parts: Sequence[ProcessorPart]) -> None:
+    def receive_audio(self, parts: Sequence[ProcessorPart]) -> None:
         """Handle a message that contains only audio."""
-        out, take = self._state.out, self._state.take_sound
+        out, take = self._state.out, self._state.take_audio
         self._state.turn.model_spoke(self._state.now())
         for part in parts:
             if take is None or not out.is_drained or not take(part):
@@ -93,8 +93,8 @@ class ServerMessageHandler:
                 return part
             return ProcessorPart.from_tool_cancellation(function_call_id=identifier)
         if part.metadata.get("turn_complete_reason") == _MALFORMED:
-            logger.warning("The model has made a function call that cannot be read")
-            self._state.tell("malformed_function_call")
+            logger.warning("The model sent a malformed function call")
+            self._state.publish("malformed_function_call")
         self._note_turn(part)
         return part
 
@@ -103,10 +103,10 @@ class ServerMessageHandler:
         turn, now = self._state.turn, self._state.now()
         if part.substream_name == "input_transcription" or _begins_to_speak(part):
             self._hears_user = True
-            self._state.calls.hear_user()
+            self._state.calls.note_user_input()
             turn.user_spoke(now)
         elif part.metadata.get("interrupted"):
-            self._state.calls.hear_user()
+            self._state.calls.note_user_input()
             turn.over()
             turn.user_spoke(now)
         elif part.metadata.get("turn_complete"):
@@ -201,7 +201,9 @@ def _cancelled(message: types.LiveServerMessage) -> Sequence[str]:
     cancellation = message.tool_call_cancellation
     ids = [] if cancellation is None else cancellation.ids or []
     if len(ids) > _MOST_CANCELLED:
-        logger.warning("A message cancels more than %d calls: no more are taken", _MOST_CANCELLED)
+        logger.warning(
+            "A message cancels more than %d calls: the rest are ignored", _MOST_CANCELLED
+        )
     return ids[:_MOST_CANCELLED]
 
 

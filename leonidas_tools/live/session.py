@@ -188,7 +188,7 @@ class _Loop:
             if is_request(part):
                 await self._answer_request(part)
             elif part.part.function_call is not None or part.part.function_response is not None:
-                logger.warning("A call, an answer or a cancellation in the input is dropped")
+                logger.warning("Dropped a function call, response or cancellation in the input")
             elif not is_input(part):
                 self.out.put(part)
             else:
@@ -296,10 +296,10 @@ class _Loop:
             and type(self._tools).call is AdvancedToolProcessor.call
             and not self._is_traced
         ):
-            return model.call(processor.ProcessorStream(given, trace=None), self._take_sound)
+            return model.call(processor.ProcessorStream(given, trace=None), self._take_audio)
         return model(given)
 
-    def _take_sound(self, part: ProcessorPart) -> bool:
+    def _take_audio(self, part: ProcessorPart) -> bool:
         """Queue a frame for the listener, or return `False` if it must go through the tools.
 
         It must if an earlier part is still there, because a frame may not overtake text, a call or

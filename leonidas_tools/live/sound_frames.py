@@ -97,10 +97,10 @@ def _part(piece: Any, role: str) -> ProcessorPart:
         ValueError: The piece is not audio, or has other fields.
     """
     if piece.keys() != _PART or piece["inlineData"].keys() != _BLOB:
-        raise ValueError("not only sound")
+        raise ValueError("not only audio")
     kind, data = piece["inlineData"]["mimeType"], piece["inlineData"]["data"]
     if not kind.startswith("audio/"):
-        raise ValueError("no sound")
+        raise ValueError("not audio")
     sound = binascii.a2b_base64(data, strict_mode=True)
     part, blob = _templates()
     sound_blob = copy_with(blob, {"data": sound, "mime_type": kind})

@@ -36,7 +36,7 @@ class Renewal:
     """The reasons for another connection.
 
     Example:
-        >>> Renewal().wanted, Renewal().wished(3.0).wanted, Renewal().announced_for(9.0).deadline
+        >>> Renewal().wanted, Renewal().requested(3.0).wanted, Renewal().announced_for(9.0).deadline
         (False, True, 8.5)
     """
 
@@ -44,11 +44,11 @@ class Renewal:
     since: float = 0.0
     deadline: float | None = None  # time to leave, before the end that the server announced
 
-    def wished(self, now: float) -> Renewal:
+    def requested(self, now: float) -> Renewal:
         """Return a copy with a request for another connection."""
         return replace(self, since=self.since or now)
 
-    def unwished(self) -> Renewal:
+    def withdrawn(self) -> Renewal:
         """Return a copy without the request, but with the deadline of an announced end."""
         return replace(self, since=0.0)
 
@@ -142,7 +142,7 @@ class LiveState:
     calls: CallTracker = field(init=False)
     out: ListenerQueue = field(default_factory=ListenerQueue)
     # passes an audio frame around the queue; false if the frame must go through the queue
-    take_sound: Callable[[ProcessorPart], bool] | None = None
+    take_audio: Callable[[ProcessorPart], bool] | None = None
     turn: TurnState = field(default_factory=TurnState)
     renewal: Renewal = field(default_factory=Renewal)
     setup: Setup = field(default_factory=Setup)
@@ -174,11 +174,11 @@ class LiveState:
         """Return these tools and those of the configuration, adapted to the model."""
         return self.adaptation.declarations([*self.own_tools, *tools], update=update)
 
-    def tell(self, event: str, **data: Any) -> None:
+    def publish(self, event: str, **data: Any) -> None:
         """Send a connection event to the listener."""
         self.out.put(live_event(event, **data))
 
-    def wish_renewal(self) -> None:
+    def request_renewal(self) -> None:
         """Request another connection."""
-        self.renewal = self.renewal.wished(self.now())
+        self.renewal = self.renewal.requested(self.now())
         self.changed.set()

@@ -173,12 +173,12 @@ class MCPServer:
 
     async def _stand_by(self) -> None:
         """Wait until a call needs the server; return at once if its tools are unknown."""
-        from leonidas_tools.mcp.listing.listing import KeptListing
+        from leonidas_tools.mcp.listing.listing import ListingCache
 
         if self._wanted.is_set():
             return
         if self._listed is None:
-            listing = await asyncio.to_thread(KeptListing(self.name, self.settings).load)
+            listing = await asyncio.to_thread(ListingCache(self.name, self.settings).load)
             if listing is None:
                 return
             await self._publish(listing)
@@ -226,12 +226,12 @@ class MCPServer:
         return max(now() - ready_at, 0.0)
 
     async def _list(self, connection: MCPConnection) -> None:
-        from leonidas_tools.mcp.listing.listing import KeptListing
+        from leonidas_tools.mcp.listing.listing import ListingCache
 
         listing = await connection.tools()
         logger.info("MCP server %r has %d tools", self.name, len(listing.tools))
         if self._is_lazy:
-            await asyncio.to_thread(KeptListing(self.name, self.settings).keep, listing)
+            await asyncio.to_thread(ListingCache(self.name, self.settings).keep, listing)
         await self._publish(listing)
 
     async def _list_again(self, connection: MCPConnection) -> None:
@@ -267,7 +267,7 @@ class MCPServer:
     ) -> ToolResult:
         paused = self._requests.calls.paused(context)
         if paused is not None:
-            return to_result(await paused.go_on(context))
+            return to_result(await paused.resume(context))
         connection = await self._connected()
         self.definitions.check_trust(tool)
         call = call_of(tool, arguments, context, effect)
@@ -275,7 +275,7 @@ class MCPServer:
         sending = partial(send, call, connection, self._next_connection)
         ongoing = self._requests.calls.begin(context, sending)
         ongoing.on_end(self._call_ended)
-        return to_result(await ongoing.go_on(context))
+        return to_result(await ongoing.resume(context))
 
     async def _next_connection(self) -> MCPConnection | None:
         await self.wait_for(ServerState.READY, ServerState.STOPPED)

@@ -51,7 +51,7 @@ class MCPServers:
         tell: Callable[..., None] | None = None,
     ) -> None:
         self.registry = registry
-        self._tell = tell or (lambda _kind, **_: None)
+        self._report = tell or (lambda _kind, **_: None)
         self._asks = asks
         self._servers: dict[str, MCPServer] = {}
         self._tools: dict[str, ServerTools] = {}
@@ -159,7 +159,7 @@ class MCPServers:
                 report = server.definitions.report
                 for tool in report.news if report.denies else ():
                     changed = fields_of(report.changed[tool])
-                    self._tell("tool_quarantined", server=name, tool=tool, changed=changed)
+                    self._report("tool_quarantined", server=name, tool=tool, changed=changed)
 
         self._servers[name] = server = MCPServer(name, settings, on_tools, self._asks)
         if self._users:

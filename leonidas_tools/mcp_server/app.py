@@ -187,7 +187,7 @@ class SessionLimit:
         if silent is None:
             return
         del self._open[silent]
-        logger.info("The session that was idle longest is ended: %d are open", self._most)
+        logger.info("Ended the longest idle session: %d are open", self._most)
 
         async def receive() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}

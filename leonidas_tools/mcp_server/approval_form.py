@@ -26,12 +26,12 @@ _FORM: Mapping[str, Any] = {
         "approve": {
             "type": "boolean",
             "title": "Approve",
-            "description": "Whether the tool may do this, this once.",
+            "description": "Whether the tool may do this, only this time.",
         },
         "reason": {
             "type": "string",
             "title": "Reason",
-            "description": "Why not; the model reads it.",
+            "description": "Why the tool may not do this; the model reads it.",
         },
     },
     "required": ["approve"],

@@ -73,7 +73,7 @@ class ServedCall:
         if self._task is not None:
             self._task.cancel()
 
-    def hear(self, event: ToolEvent) -> None:
+    def on_event(self, event: ToolEvent) -> None:
         """Queue progress for the client; drop the oldest report if the client is too slow."""
         if event.kind is EventKind.PROGRESS:
             self._progress.append(event)

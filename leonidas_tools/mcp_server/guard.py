@@ -57,18 +57,16 @@ class HTTPAccess:
 
     def __post_init__(self) -> None:
         if self.token is not None and not self.token.strip():
-            raise ConfigurationError("The token is empty: give one, or none")
+            raise ConfigurationError("The token is empty: set a token, or omit it")
         elsewhere = [host for host in self.hosts if not is_loopback(_name_of(host))]
         if self.token is None and (elsewhere or self.any_address):
-            raise ConfigurationError(
-                "Beyond this machine tools are served only with a token: give one"
-            )
+            raise ConfigurationError("Serving other machines requires a token: set one")
 
     def refusal(self, headers: Headers) -> tuple[int, str] | None:
         """Return the status and text that refuse a request; `None` if the request is allowed."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._answers_to(hosts[0].lower()):
-            return 421, "This server does not answer to that host."
+            return 421, "This server does not accept that host."
         if origins and not self._is_allowed(origins, hosts[0].lower()):
             return 403, "This origin may not use this server."
         return None

@@ -82,7 +82,7 @@ class UnansweredRequests:
 
 def id_in_use(identifier: RequestId) -> JSONRPCError:
     """Return the error response to a request whose id is in use."""
-    error = ErrorData(code=INVALID_REQUEST, message="Another request with this id is not answered.")
+    error = ErrorData(code=INVALID_REQUEST, message="A request with this id is still running.")
     return JSONRPCError(jsonrpc="2.0", id=identifier, error=error)
 
 
@@ -139,9 +139,9 @@ class _Request(BaseModel):
 def _refusal(body: Message) -> Response | None:
     """Return the response that refuses a body; `None` if the body is accepted."""
     if body["type"] != "http.request" or body["more_body"]:
-        return PlainTextResponse("The body did not come in time.", 408)
+        return PlainTextResponse("The request body was not received in time.", 408)
     if has_too_many_values(body["body"]):
-        return PlainTextResponse("The body has too many values.", 413)
+        return PlainTextResponse("The request body has too many values.", 413)
     return None
 
 

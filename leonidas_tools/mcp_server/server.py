@@ -57,7 +57,7 @@ class ToolServer:
     ) -> None:
         self._tools = tools if isinstance(tools, ToolRuntime) else tools.runtime
         self._offered = OfferedTools(self._tools, patterns)
-        self._sessions = Sessions(self._ask, self._tell, most_sessions)
+        self._sessions = Sessions(self._ask, self._notify_changed, most_sessions)
         self._calls: dict[str, ServedCall] = {}
         self._waiting: dict[str, tuple[ServedCall, ApprovalRequest]] = {}
         self._running: set[str] = set()
@@ -80,8 +80,8 @@ class ToolServer:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._tools)
             stack.push_async_callback(self._stop)
-            stack.callback(self._tools.monitor.subscribe(self._hear))
-            stack.callback(self._offered.on_change(self._tell))
+            stack.callback(self._tools.monitor.subscribe(self._on_event))
+            stack.callback(self._offered.on_change(self._notify_changed))
             self._stack = stack.pop_all()
         return self
 
@@ -189,7 +189,7 @@ class ToolServer:
             return None
         call, asked = waiting
         if (call.name, call.arguments) != (params.name, params.arguments or {}):
-            raise MCPError(mcp_types.INVALID_PARAMS, "The request state is that of another call")
+            raise MCPError(mcp_types.INVALID_PARAMS, "The request state belongs to another call")
         del self._waiting[params.request_state or ""]
         call.context = context
         answer = (params.input_responses or {}).get(ANSWER)
@@ -204,7 +204,7 @@ class ToolServer:
             self._calls.pop(call.id, None)
             call.cancel()
 
-    def _hear(self, event: ToolEvent) -> None:
+    def _on_event(self, event: ToolEvent) -> None:
         call = self._calls.get(event.call.id or "")
         if event.ends_call:
             self._running.discard(event.call.trace_id)
@@ -212,9 +212,9 @@ class ToolServer:
                 self._idle.set()
         elif call is not None:
             self._running.add(event.call.trace_id)
-            call.hear(event)
+            call.on_event(event)
 
-    def _tell(self) -> None:
+    def _notify_changed(self) -> None:
         """Notify the clients that the list of tools has changed."""
         self._spawn(self._bus.publish(ToolsListChanged()))
         for connection in self._sessions.connections:

@@ -125,7 +125,7 @@ async def _read(
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
                 # The text is not logged, because it may contain arguments.
-                logger.warning("A line of %d bytes is not a readable message", len(line))
+                logger.warning("A line of %d bytes is not a valid message", len(line))
                 if (refusal := _refusal(line)) is not None:
                     requests.begin(refusal.id)
                     await refusals.send(SessionMessage(refusal))
@@ -155,7 +155,7 @@ def _refusal(line: bytes) -> JSONRPCError | None:
         identifier = None
     elif isinstance(identifier, str):
         identifier = utf8_text(identifier)
-    error = ErrorData(code=PARSE_ERROR, message="The message cannot be read as JSON-RPC.")
+    error = ErrorData(code=PARSE_ERROR, message="The message cannot be parsed as JSON-RPC.")
     return JSONRPCError(jsonrpc="2.0", id=identifier, error=error)
 
 
@@ -218,7 +218,7 @@ async def _write(
             texts.put((_encoded(message.message), written))
             await written
     except OSError:
-        logger.info("The client has gone: its pipe is closed")
+        logger.info("The client has disconnected: its pipe is closed")
     finally:
         texts.put(None)
         to_send.close()

@@ -84,7 +84,7 @@ def late_result_text(part: ProcessorPart) -> ProcessorPart:
     response = part.part.function_response
     assert response is not None
     told = json.dumps({"name": response.name, **(response.response or {})}, ensure_ascii=False)
-    text = f"A tool call that was answered before has another outcome now: {told}"
+    text = f"A tool call that was answered before now has a new result: {told}"
     return ProcessorPart(text, role="user", metadata={LATE_RESULT: True})
 
 

@@ -144,7 +144,7 @@ class _Calls:
         self._claimants: dict[AnyTool | tuple[AnyTool, str], CategoryProcessor | None] = {}
         self.ready: Mailbox[ProcessorPart | _Made | None] = Mailbox(_with_dropped)
         """Output of the stream; `None` once its input and every call have ended."""
-        self._under_way: dict[str, Invocation] = {}
+        self._running: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
         self._reading = True
         self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._tell)
@@ -196,7 +196,7 @@ class _Calls:
 
     def cancel_all(self) -> None:
         """Stop the calls that may be stopped, because the reader has left."""
-        for invocation in tuple(self._under_way.values()):
+        for invocation in tuple(self._running.values()):
             invocation.cancel()
 
     def _begin(self, part: ProcessorPart, call: ToolCall | None) -> Executor | None:
@@ -213,7 +213,7 @@ class _Calls:
         if recognised is None:
             return None
         call, executor, result = recognised
-        if call.id in self._under_way:  # an id that the intake no longer remembers
+        if call.id in self._running:  # an id that the intake no longer remembers
             return None
         if result is not None:
             remember(call, result)
@@ -225,7 +225,7 @@ class _Calls:
             sinks = self._held[executor] = executor.with_sinks(self._sinks)
             stream.leave()  # a tool may read a stream of its own
         invocation = executor.start(call, self._end, sinks)
-        self._under_way[call.id or call.trace_id] = invocation
+        self._running[call.id or call.trace_id] = invocation
         return executor if new else None
 
     def _recognise(self, part: ProcessorPart, front: Front) -> _Recognised | None:
@@ -272,7 +272,7 @@ class _Calls:
     def _cancel(self, call_id: str) -> None:
         """Stop a cancelled call, whose response `_end` drops."""
         call_id = name_called(call_id)  # as in the calls
-        invocation = self._under_way.get(call_id) or self._undoable.pop(call_id, None)
+        invocation = self._running.get(call_id) or self._undoable.pop(call_id, None)
         if invocation is not None:
             invocation.cancel()
         else:
@@ -282,7 +282,7 @@ class _Calls:
         call = invocation.call
         if result.error is not None:
             _release_frames(result.error)
-        self._under_way.pop(call.id or call.trace_id, None)
+        self._running.pop(call.id or call.trace_id, None)
         remember(call, result)
         if invocation.take_back is not None and call.id is not None:
             self._undoable[call.id] = invocation
@@ -293,7 +293,7 @@ class _Calls:
         self._close_if_done()
 
     def _close_if_done(self) -> None:
-        if not self._reading and not self._under_way:
+        if not self._reading and not self._running:
             self.ready.put(None)
 
 

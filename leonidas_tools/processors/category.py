@@ -46,8 +46,8 @@ class _RunsCalls(processor._ParallelPartProcessor):  # noqa: SLF001 - `//` check
     @property
     def _processor_list(self) -> list[Any]:  # type: ignore[override]
         raise TypeError(
-            f"A {type(self).__name__} on the right of `//` would not keep its calls from what is "
-            f"on the left: write the categories first, as in `category // other`"
+            f"A {type(self).__name__} on the right of `//` would also pass its calls to the "
+            f"left operand: write the categories first, as in `category // other`"
         )
 
     @property
@@ -258,8 +258,8 @@ def _parts_of(thing: Any) -> tuple[list[CategoryProcessor], list[processor.PartP
     if isinstance(thing, processor.PartProcessor):
         return [], [] if thing in _PASSTHROUGHS else [thing]
     raise TypeError(
-        f"{thing!r} cannot stand beside a category with `//`, which takes a PartProcessor: "
-        f"put it before or behind the categories with `+`"
+        f"{thing!r} cannot be combined with a category by `//`, which takes a PartProcessor: "
+        f"put it before or after the categories with `+`"
     )
 
 

@@ -58,7 +58,7 @@ class OnceCalls:
 
     def __init__(self) -> None:
         self._calls: OrderedDict[bytes, _OnceCall] = OrderedDict()
-        self._under_way: dict[int, _OnceCall] = {}
+        self._running: dict[int, _OnceCall] = {}
         self._outcomes: deque[_OnceCall] = deque()
 
     def find(self, key: bytes) -> _OnceCall | None:
@@ -67,15 +67,15 @@ class OnceCalls:
 
     def begin(self, key: bytes, number: int, stream: object) -> None:
         """Remember a call by its key and its number in the session."""
-        self._calls[key] = self._under_way[number] = _OnceCall(stream)
+        self._calls[key] = self._running[number] = _OnceCall(stream)
         if len(self._calls) > _REMEMBERED_ONCE:
             self._calls.popitem(last=False)
-        if len(self._under_way) > _REMEMBERED_ONCE:
-            del self._under_way[next(iter(self._under_way))]
+        if len(self._running) > _REMEMBERED_ONCE:
+            del self._running[next(iter(self._running))]
 
     def end(self, number: int, result: ToolResult) -> None:
         """Remember the result of a call, and keep only the newest results."""
-        ended = self._under_way.pop(number, None)
+        ended = self._running.pop(number, None)
         if ended is not None:
             self._keep(ended, result)
 

@@ -207,7 +207,7 @@ class Compiler:
     ) -> CallFunction:
         limits = EngineLimits(
             once=options.is_once,
-            room=max_bytes,
+            max_bytes=max_bytes,
             seconds=options.timeout_seconds or self.settings.policies.default_timeout,
             retries=options.retry_attempts,
             delay_seconds=options.retry_delay_seconds,

@@ -19,7 +19,7 @@ from leonidas_tools.calls.context import ToolContext, is_foreign
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.calls.sendable import is_long
-from leonidas_tools.engines.base import Code, Work
+from leonidas_tools.engines.base import Code, EngineCall
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.plain import NotPlainError, length, plain
 from leonidas_tools.results.texts import say
@@ -158,7 +158,7 @@ def _calling_in_process(bind: Bind, max_bytes: int) -> CallFunction:
         # Twice the limit: the value is cut again after its secrets are masked.
         room = max_bytes * 2
         try:
-            return await leased.get().call(args, kwargs, tool=call.name, room=room)
+            return await leased.get().call(args, kwargs, tool=call.name, max_bytes=room)
         except ProcessDiedError:
             raise _died(call.name, begun=current().begun) from None
 
@@ -192,7 +192,7 @@ def on_engine(
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         assert context is not None
         invocation = current()
-        work = Work(
+        work = EngineCall(
             call=call,
             code=code,
             limits=limits,

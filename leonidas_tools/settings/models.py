@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from leonidas_tools.calls.call import MAX_ARGUMENT_BYTES
-from leonidas_tools.engines.base import RayPlace
+from leonidas_tools.engines.base import RayConnection
 from leonidas_tools.redaction import secrets_in
 from leonidas_tools.results.texts import Wording
 from leonidas_tools.rules.rule import Mode, Rule
@@ -194,9 +194,9 @@ class RaySettings(SettingsModel):
     connect: Duration = 15.0
 
     @property
-    def place(self) -> RayPlace:
+    def place(self) -> RayConnection:
         """Return the address of the cluster, and how long to wait for it."""
-        return RayPlace(address=self.address, connect_seconds=self.connect)
+        return RayConnection(address=self.address, connect_seconds=self.connect)
 
 
 class Settings(SettingsModel):

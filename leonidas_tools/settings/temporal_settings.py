@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from leonidas_tools.engines.base import TemporalPlace
+from leonidas_tools.engines.base import TemporalConnection
 from leonidas_tools.settings.fields import Duration, Name, unset
 from leonidas_tools.settings.model import SettingsModel
 
@@ -32,9 +32,9 @@ class TemporalSettings(SettingsModel):
     heartbeat: Duration = 10.0
 
     @property
-    def place(self) -> TemporalPlace:
+    def place(self) -> TemporalConnection:
         """Return the address of the server, with its names and timeouts."""
-        return TemporalPlace(
+        return TemporalConnection(
             address=self.address,
             namespace=self.namespace,
             task_queue=self.task_queue,

@@ -258,14 +258,16 @@ class WorkerProcess:
             signal_end(process)
         self._receive(_SPARE_BYTES)
 
-    def _call(self, target: Target, args: Any, kwargs: Any, tool: str, room: int) -> ToolResult:
+    def _call(
+        self, target: Target, args: Any, kwargs: Any, tool: str, max_bytes: int
+    ) -> ToolResult:
         try:
             pickled = pickle.dumps((args, kwargs))
         except Exception as error:  # noqa: BLE001 - types of the tool may do anything
             raise unsendable(type(error).__name__) from None
         with self._step_lock:
             try:
-                begun = self._request("call", tuple(target), pickled, tool, room)
+                begun = self._request("call", tuple(target), pickled, tool, max_bytes)
             except _NoAnswerError:
                 raise RetryableError(
                     say("worker_died_early"),
@@ -274,7 +276,7 @@ class WorkerProcess:
                 ) from None
             if begun[:1] == ["refused"]:
                 raise unsendable(str(begun[1:]))
-            ended = self._receive(room * 2 + _SPARE_BYTES)
+            ended = self._receive(max_bytes * 2 + _SPARE_BYTES)
         try:
             kind, what, is_unchanged = ended
             if is_unchanged is not True:
@@ -432,12 +434,12 @@ class Lease:
     process: WorkerProcess
     target: Target
 
-    async def call(self, args: Any, kwargs: Any, *, tool: str, room: int) -> ToolResult:
+    async def call(self, args: Any, kwargs: Any, *, tool: str, max_bytes: int) -> ToolResult:
         """Call the function; kill the process on cancellation.
 
-        `room` is the size limit of the result's JSON in bytes.
+        `max_bytes` is the size limit of the result's JSON in bytes.
         """
-        return await self.process.call(self.target, args, kwargs, tool, room)
+        return await self.process.call(self.target, args, kwargs, tool, max_bytes)
 
 
 # --- the pool --------------------------------------------------------------------------------

@@ -136,7 +136,11 @@ def found(pickled: bytes | None, module: str, name: str, is_tool: bool) -> Any:
 
 
 def _called(
-    function: Callable[..., Any], begin: Callable[[], None], pickled: bytes, tool: str, room: int
+    function: Callable[..., Any],
+    begin: Callable[[], None],
+    pickled: bytes,
+    tool: str,
+    max_bytes: int,
 ) -> list[Any]:
     """Call `begin`, which reports the start of the call to the parent, and then the function."""
     try:
@@ -146,21 +150,25 @@ def _called(
     before = _state()
     begin()
     try:
-        fields = fields_of(function(*args, **kwargs), room, tool)
+        fields = fields_of(function(*args, **kwargs), max_bytes, tool)
     except BaseException as error:  # noqa: BLE001 - the edge: a tool may raise anything
         return ["raised", failure_of(error, tool), _is_unchanged(before)]
     return ["returned", fields, _is_unchanged(before)]
 
 
-def fields_of(value: Any, room: int, tool: str) -> dict[str, Any]:
-    """Return the fields of a tool's result as JSON, with the value truncated to `room` bytes."""
+def fields_of(value: Any, max_bytes: int, tool: str) -> dict[str, Any]:
+    """Return the fields of a tool's result as JSON, with the value cut to `max_bytes`."""
     own = value if isinstance(value, ToolResult) else ToolResult(result=value)
     try:
-        body, _ = plain(own.result, room)
+        body, _ = plain(own.result, max_bytes)
     except NotPlainError:
-        shown = sendable(own, room, tool=tool)  # replaces the value by a note that it is not JSON
+        shown = sendable(
+            own, max_bytes, tool=tool
+        )  # replaces the value by a note that it is not JSON
     else:
-        shown = sendable(replace(own, result=None), room, tool=tool).with_value(body, own.message)
+        shown = sendable(replace(own, result=None), max_bytes, tool=tool).with_value(
+            body, own.message
+        )
     return {
         "status": shown.status.value,
         "result": shown.result,

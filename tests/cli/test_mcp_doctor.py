@@ -73,7 +73,7 @@ def test_a_server_that_works_is_followed_to_a_call(examine, speaking):
         [(name, "ok") for name in ("command", "start", "tools", "ping", "call")],
     )
     assert steps[2]["message"] == "2 can be used: look, change"
-    assert steps[4]["message"] == "look answers"
+    assert steps[4]["message"] == "look responds"
     assert all(steps[index]["seconds"] > 0 for index in (1, 3, 4))
 
 
@@ -174,7 +174,7 @@ def test_a_tool_in_quarantine_is_reported_and_not_called(
     assert told["message"] == (
         "'look' has changed since it was first used (description), and is not run"
     )
-    assert told["hint"] == "see how: `leonidas mcp trust it`"
+    assert told["hint"] == "see the change: `leonidas mcp trust it`"
     table = invoke(mcp.commands(), "list", "--config", settings)
     last = table.stderr.splitlines()[-1]
     assert last == "what is quarantined has changed: leonidas mcp trust it"
@@ -192,37 +192,37 @@ FAILING = {
         {"command": "no-such-command"},
         "command",
         "'no-such-command' was not found on PATH: ",
-        "install it, or write its whole path",
+        "install it, or write its full path",
     ),
     "Node is missing": (
         {"command": "npx", "args": ["-y", "x"], "env": {"PATH": "/nowhere"}},
         "command",
         "'npx' was not found on PATH: /nowhere",
-        "install Node.js, which brings it: https://nodejs.org",
+        "install Node.js, which includes it: https://nodejs.org",
     ),
     "uv is missing": (
         {"command": "uvx", "args": ["x"], "env": {"PATH": "/nowhere"}},
         "command",
         "'uvx' was not found on PATH: /nowhere",
-        "install uv, which brings it: https://docs.astral.sh/uv",
+        "install uv, which includes it: https://docs.astral.sh/uv",
     ),
     "the command holds its arguments": (
         {"command": "python -m mcp_server_time"},
         "command",
         "'python -m mcp_server_time' was not found on PATH: ",
-        "a command is one word: put the others under `args`",
+        "a command is one word: put the arguments under `args`",
     ),
     "the directory is missing": (
         {"command": SH, "cwd": "/no/such"},
         "directory",
-        "'/no/such' is not there",
-        "correct `cwd`; a relative path counts from where Leonidas is started",
+        "'/no/such' does not exist",
+        "correct `cwd`; a relative path starts where Leonidas is started",
     ),
     "the script is missing": (
         {"command": "python3", "args": ["server.py"]},
         "arguments",
         "there is no file 'server.py' in ",
-        "write its whole path, or the folder it is in under `cwd`",
+        "write its full path, or set `cwd` to its directory",
     ),
     "a module is missing": (
         {"command": sys.executable, "args": ["-m", "no_such_module"]},
@@ -259,21 +259,21 @@ FAILING = {
         "start",
         "exited with code 0; it printed 'Server is running', which is not an MCP message",
         (
-            "what it prints on standard output must be messages of the protocol: have it print "
-            "all else on standard error; or it is not an MCP server"
+            "it must print only MCP messages on standard output, and all else on standard error; "
+            "or it is not an MCP server"
         ),
     ),
     "it ends": (
         sh("exit 0"),
         "start",
         "exited with code 0",
-        "it ended by itself: it may want an argument, such as `stdio`",
+        "it exited by itself: it may need an argument, such as `stdio`",
     ),
     "it says nothing": (
         sh("while read line; do :; done", timeout=2),
         "start",
         "no answer in time",
-        "is it a server that speaks MCP over stdio? If it is slow, raise `timeout`",
+        "is it a server that uses MCP over stdio? If it is slow, raise `timeout`",
     ),
 }
 
@@ -299,7 +299,7 @@ def test_possible_problems_are_reported_first(examine, tmp_path):
         ("environment", "note"),
         ("start", "failed"),
     ]
-    assert steps[2]["hint"] == "put -y in front of the package"
+    assert steps[2]["hint"] == "put -y before the package"
 
 
 @pytest.fixture
@@ -342,7 +342,7 @@ def test_a_wrong_path_is_reported_with_the_right_one(examine, listening):
     assert (code, steps[-1]["step"], steps[-1]["hint"]) == (
         1,
         "protocol",
-        f"an MCP server answers at {url}/mcp: set that url",
+        f"an MCP server responds at {url}/mcp: set that url",
     )
 
 
@@ -361,7 +361,7 @@ def test_an_address_that_leads_nowhere_is_reported(examine):
     _, steps = examine({"url": "http://no-such-host.invalid/mcp"})
     assert (steps[-1]["step"], steps[-1]["message"]) == (
         "name",
-        "'no-such-host.invalid' is not known",
+        "'no-such-host.invalid' cannot be resolved",
     )
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -399,4 +399,4 @@ def test_people_read_the_same_in_words(invoke, settings):
     finished = invoke(mcp.commands(), "test", "it", "--config", settings)
     assert finished.exit_code == 1
     assert finished.stdout.startswith("failed command: 'no-such-command' was not found on PATH")
-    assert "what to do: install it, or write its whole path" in finished.stdout
+    assert "what to do: install it, or write its full path" in finished.stdout

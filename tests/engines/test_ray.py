@@ -100,7 +100,7 @@ def task(module):
         target=(None, module, "add", False),
         pickled=pickle.dumps(((1,), {"b": 2})),
         tool="add",
-        room=1000,
+        max_bytes=1000,
         context=None,
         parameters={},
         collect=False,

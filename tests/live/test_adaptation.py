@@ -181,10 +181,10 @@ def test_what_the_model_cannot_do_is_said_once(caplog):
         thinking.declarations([tool(function("b", B))])
 
     assert caplog.messages == [
-        "The model (3.1-flash-live) waits for every answer: it is silent while 'n' runs",
-        "The model (3.1-flash-live) takes one answer to a call: no progress of 'n' is sent",
+        "The model (3.1-flash-live) does not support NON_BLOCKING: it is silent while 'n' runs",
+        "The model (3.1-flash-live) does not support interim responses: no progress of 'n' is sent",
         (
-            "The model (3.8-live-extended-thinking) does not wait for answers, "
-            "which 'b' asks for: it may speak meanwhile"
+            "The model (3.8-live-extended-thinking) does not support BLOCKING, "
+            "which 'b' requests: it may speak before the response"
         ),
     ]

@@ -75,7 +75,7 @@ async def test_messages_of_the_server_are_shown_without_apparent_secrets(caplog)
     lost = next(event for event in talk.events if event["event"] == "connection_lost")
     told = "internal: ***, token=***, wss://host/ws?key=***"
     assert told in lost["reason"]
-    assert f"The connection is lost and will be renewed: {lost['reason']}" in caplog.text
+    assert f"The connection was lost; reconnecting: {lost['reason']}" in caplog.text
     assert [each for each in secrets if each in caplog.text or each in str(talk.events)] == []
 
 

@@ -245,7 +245,7 @@ def test_a_server_that_never_answers_is_the_reason_that_the_listener_gets():
             async for part in live(user()):
                 events.append(event_of(part))
 
-    said = "the server has not answered the setup within 10 s"
+    said = "the server did not respond to the setup within 10 s"
     with (
         pytest.raises(TimeoutError, match=said),
         Arena() as arena,

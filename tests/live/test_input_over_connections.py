@@ -206,7 +206,7 @@ async def test_what_holds_nothing_is_left_out_and_said_so(caplog):
         simulator, _ = await held([[WaitForInput("text")]], user=user)
     assert sent_by_client(simulator, "realtime_input") == [(1, {"text": "Hello"})]
     (message,) = caplog.messages
-    assert "a part of the input has neither text nor sound nor a picture" in message
+    assert "an input part has no text, audio or image" in message
 
 
 async def test_what_was_said_before_the_session_is_its_history_on_a_model_that_takes_no_content():
@@ -270,7 +270,7 @@ async def test_a_deadline_that_passes_while_messages_are_chosen_is_not_missed():
     deadline = state.now() - 0.5
     state.renewal = state.renewal.announced_for(deadline + 0.5)
 
-    assert talk.looks_again_at(looked_at) == pytest.approx(deadline)
+    assert talk.next_check(looked_at) == pytest.approx(deadline)
 
 
 async def test_a_turn_of_many_long_calls_is_remembered_within_bounds():
@@ -280,6 +280,6 @@ async def test_a_turn_of_many_long_calls_is_remembered_within_bounds():
     for number in range(2_000):
         asked = types.FunctionCall(id=f"c{number}", name="f", args={"text": f"{number}{long}"})
         tool_call = types.LiveServerToolCall(function_calls=[asked])
-        handler.hear(types.LiveServerMessage(tool_call=tool_call))
+        handler.receive(types.LiveServerMessage(tool_call=tool_call))
         state.calls.cancel(f"c{number}")
     assert sum(len(what) for _, what in handler._single) < 1_000_000

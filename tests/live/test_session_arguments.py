@@ -184,7 +184,7 @@ def test_a_model_that_is_not_known_is_reported_with_the_closest_profile(model, p
     with caplog.at_level(logging.WARNING, "leonidas_tools"):
         live = GeminiLiveProcessor(model, **KEY)
     assert live.profile.name == "unknown"
-    assert f"The model {model!r} is not known" in caplog.text
+    assert f"The model {model!r} is unknown" in caplog.text
     assert f"profile={profile!r}" in caplog.text
 
 

@@ -102,7 +102,7 @@ async def test_no_person_is_asked_while_two_conversations_call(lab, caplog):
     async with asyncio.timeout(60):
         result = await bench.tools.execute("ask", session=other)
     assert said(result) == {"action": "decline"}
-    assert "the call that it belongs to is not known" in caplog.text
+    assert "the call that it belongs to is unknown" in caplog.text
     holding.cancel()
 
 

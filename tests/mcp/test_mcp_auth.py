@@ -244,7 +244,7 @@ async def test_a_login_that_fails_says_why(guard, auth, answer, person, reason):
     async with asyncio.timeout(30):
         with pytest.raises(ConfigurationError) as error:
             await log_in("lab", settings, person)
-    assert error.value.message == f"No login to the MCP server 'lab': {reason} at {guarded.url}"
+    assert error.value.message == f"Login to the MCP server 'lab' failed: {reason} at {guarded.url}"
 
 
 @pytest.mark.parametrize("answer", ["access_denied", "code"])

@@ -48,8 +48,8 @@ TOO_MANY = failed(
     "mcp_answer_too_long",
 )
 TOO_MANY_VALUES = failed(
-    "The tool 'bad' of the MCP server 'lab' ran, but its result is too long to read: a message of "
-    "too many values. Request less.",
+    "The tool 'bad' of the MCP server 'lab' ran, but its result is too long to read: a message "
+    "with too many values. Request less.",
     "mcp_answer_too_long",
 )
 TIMED_OUT = {
@@ -226,7 +226,7 @@ async def test_an_answer_of_nothing_but_ends_of_lines_holds_no_other_call(open_l
 async def test_news_of_very_many_values_is_not_read(open_lab, caplog):
     async with open_lab(script("bad.py", "many_in_news")) as lab:
         assert await lab.call("bad") == OK
-    assert "'lab' wrote a message of too many values; it is not read" in caplog.text
+    assert "'lab' wrote a message with too many values; ignored" in caplog.text
 
 
 async def test_a_tool_of_very_many_parts_is_left_out_and_harms_no_other(open_lab):
@@ -234,7 +234,7 @@ async def test_a_tool_of_very_many_parts_is_left_out_and_harms_no_other(open_lab
         assert (await lab.call("bad"))["reason_code"] == "unknown_tool"
         assert await lab.call("good") == OK
         status = next(s for s in lab.tools.mcp_servers.status() if s["name"] == "lab")
-        why = "the server describes it with more than 10,000 entries"
+        why = "its definition has more than 10,000 entries"
         assert status["left_out"] == [{"tool": "bad", "why": why}]
 
 

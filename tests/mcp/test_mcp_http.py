@@ -79,7 +79,7 @@ async def test_a_server_restarted_between_calls_loses_none(serve, listen):
 @pytest.mark.parametrize(
     ("status", "hint"),
     [
-        ("401 Unauthorized", "; it refuses the token it was sent"),
+        ("401 Unauthorized", "; it rejected the token"),
         (
             "404 Not Found",
             "; is the path of the url right, such as /mcp, or /sse for transport 'sse'?",

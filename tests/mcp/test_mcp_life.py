@@ -244,7 +244,7 @@ async def test_without_a_shell_servers_run_all_the_same(serve, monkeypatch, capl
     monkeypatch.setattr("leonidas_tools.mcp.transport.process._SHELL", "/no/shell")
     server = await serve(script("bad.py", "none")).ready()
     assert (await server.call("good")).result == "fine"
-    assert "MCP servers outlive a SIGKILL here" in caplog.text
+    assert "MCP servers survive a SIGKILL of this process" in caplog.text
 
 
 async def test_a_watchdog_that_has_nothing_to_end_ends():

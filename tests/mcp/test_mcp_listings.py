@@ -63,7 +63,7 @@ async def test_a_tool_that_is_described_wrongly_keeps_no_other_away(listed, capl
     assert (await server.call("good")).result == "good"
     (left_out,) = server.mcp.status()["left_out"]
     assert left_out["tool"] == "bad"
-    assert left_out["why"].startswith(f"the server describes it wrongly: {why}")
+    assert left_out["why"].startswith(f"its definition is invalid: {why}")
     (warning,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert warning == f"MCP server 'lab': the tool 'bad' is left out: {left_out['why']}"
 
@@ -140,7 +140,7 @@ def warnings(caplog):
 
 
 async def test_what_is_odd_in_a_listing_is_said_once_and_again_when_it_has_changed(listed, caplog):
-    twice = "lists 'good' twice; the first counts"
+    twice = "lists 'good' twice; the first is used"
     server = await listed(GOOD, GOOD, described("more"), max_tools=1)
     said = [twice, "has 2 tools, of which the first 1 are used: see its max_tools"]
     assert warnings(caplog) == said

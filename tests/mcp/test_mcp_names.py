@@ -239,7 +239,7 @@ async def test_what_is_included_and_not_excluded_is_used(bench):
         ),
         (
             {"exclude": ["find"], "tools": {"find": {}}},
-            ["tools.find: the tool is not used: include it, or remove this"],
+            ["tools.find: the tool is not used: include it, or remove these settings"],
         ),
     ],
 )
@@ -371,8 +371,11 @@ def test_a_fixed_argument_is_taken_out_of_the_schema(schema, fixed, rest, values
             {"pth": "/a"},
             "the tool has no argument 'pth', and is left out: it has ['depth', 'path']",
         ),
-        ({"depth": "deep"}, "the tool does not take what is fixed for ['depth'], and is left out"),
-        ({"path": None}, "the tool does not take what is fixed for ['path'], and is left out"),
+        (
+            {"depth": "deep"},
+            "the tool does not accept the fixed values of ['depth'], and is left out",
+        ),
+        ({"path": None}, "the tool does not accept the fixed values of ['path'], and is left out"),
     ],
 )
 def test_what_the_schema_does_not_know_or_take_is_refused(fixed, message):

@@ -56,7 +56,7 @@ def tls_of(files):
 
 HTML = http("200 OK", b"<html>Welcome!</html>", Content_Type="text/html; charset=utf-8")
 REPLIES = [
-    (http("401 Unauthorized"), "HTTP 401 Unauthorized", "it refuses the token it was sent"),
+    (http("401 Unauthorized"), "HTTP 401 Unauthorized", "it rejected the token"),
     (
         http("403 Forbidden"),
         "HTTP 403 Forbidden",
@@ -111,7 +111,7 @@ CERTIFICATES = {
     "self-signed": (
         {"signs_itself": True},
         False,
-        "its certificate is signed by itself",
+        "its certificate is self-signed",
         "; name it in `ca_file` if it is the right one",
     ),
     "expired": (
@@ -180,7 +180,7 @@ async def test_a_signer_named_in_the_settings_is_trusted(serve, tmp_path):
     ("name", "text", "reason"),
     [
         ("missing.pem", None, "the ca_file '{file}' was not found"),
-        ("words.pem", "no certificate", "the ca_file '{file}' holds no PEM certificate"),
+        ("words.pem", "no certificate", "the ca_file '{file}' contains no PEM certificate"),
     ],
 )
 async def test_an_unusable_ca_file_is_reported(serve, tmp_path, name, text, reason):
@@ -213,7 +213,7 @@ async def test_tls_where_there_is_none_and_none_where_there_is_tls_are_reported(
 async def test_an_unknown_host_is_reported(serve):
     url = "http://no-such-host.invalid/mcp"
     assert await serve({"url": url}).down() == (
-        f"The MCP server 'lab' is down: the name of its host is not known at {url}"
+        f"The MCP server 'lab' is down: its host name cannot be resolved at {url}"
     )
 
 
@@ -237,7 +237,7 @@ async def test_a_proxy_of_the_environment_is_used_and_named_where_it_fails(serve
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
         server = serve({"url": "https://example.invalid/mcp"})
         assert await server.down() == (
-            "The MCP server 'lab' is down: the proxy does not let it through: 403 Forbidden at "
+            "The MCP server 'lab' is down: the proxy rejected the connection: 403 Forbidden at "
             "https://example.invalid/mcp"
         )
         await server.mcp.stop()

@@ -210,7 +210,7 @@ async def test_what_a_server_prints_on_standard_output_harms_nothing(serve, capl
     server = await serve(forked("noisy.py")).ready()
     assert await server.call("chat") == ToolResult(result={"result": "hello"})
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert warnings == ["The MCP server 'lab' printed what is not a message: 'Welcome!'; ignored"]
+    assert warnings == ["The MCP server 'lab' printed invalid output: 'Welcome!'; ignored"]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ async def test_a_tool_with_a_broken_schema_is_left_out_with_a_warning(serve, tmp
     assert (await server.call("good")).result == "good"
     warnings = [record.getMessage() for record in caplog.records]
     assert any("the tool 'broken' is left out" in warning for warning in warnings)
-    assert "MCP server 'lab' lists 'good' twice; the first counts" in warnings
+    assert "MCP server 'lab' lists 'good' twice; the first is used" in warnings
 
 
 async def test_a_change_of_the_tools_is_followed_as_the_server_announces_it(serve, tmp_path):

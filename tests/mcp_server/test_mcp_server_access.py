@@ -98,9 +98,9 @@ async def test_with_the_token_all_is_as_ever(serve, mode):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "tools.example.com"])
 async def test_beyond_this_machine_it_is_not_served_without_a_token(host):
     tools = AdvancedToolProcessor(tools=[add])
-    with pytest.raises(ConfigurationError, match="only with a token"):
+    with pytest.raises(ConfigurationError, match="requires a token"):
         await serve_http(tools, host=host, port=0)
-    with pytest.raises(ConfigurationError, match="only with a token"):
+    with pytest.raises(ConfigurationError, match="requires a token"):
         mcp_app(tools, hosts=["tools.example.com"])
     with pytest.raises(ConfigurationError, match="token is empty"):
         await serve_http(tools, token=" ")

@@ -406,7 +406,7 @@ async def test_a_yes_counts_for_its_own_call_and_once(serve):
     question = await asked(client)
     yes = {"approval": mcp_types.ElicitResult(**YES)}
     state = question.request_state
-    with pytest.raises(MCPError, match="that of another call"):
+    with pytest.raises(MCPError, match="belongs to another call"):
         await client.session.call_tool(
             "pay",
             {"amount": 500},

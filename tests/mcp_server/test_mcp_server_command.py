@@ -123,7 +123,7 @@ async def test_garbage_and_messages_without_end_are_ignored(start):
     process.stdin.close()
     out, err = await process.communicate()
     assert (process.returncode, out) == (0, b"")
-    assert b"is not a readable message" in err
+    assert b"is not a valid message" in err
     assert b"more than 4194304 bytes" in err
 
 

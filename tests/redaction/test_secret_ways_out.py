@@ -717,11 +717,11 @@ async def test_a_tool_of_a_server_that_is_named_after_its_secret_is_left_out(
         assert chosen.metadata.parameters["properties"] == {"a": {"enum": ["a"]}}
     why = {each["tool"]: each["why"] for each in status["left_out"]}
     assert why == {
-        "***": "its name has a secret of the server's settings",
-        "get_***": "its name has a secret of the server's settings",
+        "***": "its name contains a secret of the server's settings",
+        "get_***": "its name contains a secret of the server's settings",
         **dict.fromkeys(
             ("named", "nested", "labelled", "defined"),
-            "its parameters have a secret of the server's settings",
+            "its parameters contain a secret of the server's settings",
         ),
     }
     assert told_of(PLAIN, "".join([*said, logged.text])) == []
@@ -847,7 +847,7 @@ async def test_a_server_that_asks_by_the_name_of_its_secret_is_declined(tmp_path
         assert await tools.ready(timeout_seconds=60)
         assert (await tools.execute("ask", {"by": by})).result == "decline"
     assert asked == []
-    assert "is declined: " in logged.text
+    assert "Declined an elicitation" in logged.text
     assert "a secret of its settings" in logged.text
     assert told_of(PLAIN, logged.text) == []
 

@@ -417,7 +417,8 @@ def _voices() -> MakeVoice | None:
         from leonidas_tools.live.speech.voice import Voice
     except ImportError as error:
         logger.warning(
-            "Speech keeps its rate, volume and stress: %s (install 'leonidas-tools[speech]')", error
+            "Speech rate, volume and emphasis are disabled: %s (install 'leonidas-tools[speech]')",
+            error,
         )
         return None
     return Voice

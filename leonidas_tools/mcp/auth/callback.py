@@ -47,8 +47,8 @@ class Callback:
                 )
                 return self
         raise LoginError(
-            f"the port {self._ports[-1]} to which the browser returns is in use; free it, or "
-            "set another `callback_port` under `auth`"
+            f"the callback port {self._ports[-1]} is in use; free it, or set another "
+            "`callback_port` under `auth`"
         )
 
     async def __aexit__(self, *error: object) -> None:

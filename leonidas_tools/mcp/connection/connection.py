@@ -225,7 +225,7 @@ class MCPConnection:
             rounds = error.max_rounds
             raise errors.asks_without_end(self._name, call.tool, rounds, once=call.once) from error
         except (RuntimeError, ValueError) as error:
-            logger.warning("MCP server %r: the answer of %r is malformed", self._name, call.tool)
+            logger.warning("MCP server %r: the result of %r is malformed", self._name, call.tool)
             raise errors.malformed_answer(self._name, call.tool, once=call.once) from error
         finally:
             self._calls.discard(ended)
@@ -382,7 +382,7 @@ class MCPConnection:
 
 def _reason(error: BaseException | None) -> str:
     if isinstance(error, MCPError) and error.code in UNREADABLE:
-        what = error.message if error.code == TOO_LONG else "what is not a message"
+        what = error.message if error.code == TOO_LONG else "invalid output"
         return f"it answered with {what}"
     return reason_of(error)
 

@@ -53,7 +53,7 @@ async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
     proxy = getproxies().get(parts.scheme)
     if proxy and not proxy_bypass(host):
         yield CheckResult(
-            step="proxy", outcome="ok", message=f"{shown_place(proxy)}, as the system says"
+            step="proxy", outcome="ok", message=f"{shown_place(proxy)}, from the system settings"
         )
         return
     for look in (_name, _port):
@@ -115,7 +115,7 @@ async def _name(host: str, port: int) -> CheckResult:
         return CheckResult(
             step="name",
             outcome="failed",
-            message=f"{host!r} is not known",
+            message=f"{host!r} cannot be resolved",
             hint="correct the host of the url; or check the network, such as a VPN",
         )
     addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in infos))
@@ -133,8 +133,8 @@ async def _port(host: str, port: int) -> CheckResult:
         return CheckResult(
             step="connection",
             outcome="failed",
-            message=f"nothing answers on port {port} within {_SECONDS:g} s",
-            hint="a firewall may be in between",
+            message=f"port {port} did not respond within {_SECONDS:g} s",
+            hint="a firewall may block it",
         )
     except OSError as error:
         return CheckResult(
@@ -147,7 +147,7 @@ async def _port(host: str, port: int) -> CheckResult:
     return CheckResult(
         step="connection",
         outcome="ok",
-        message=f"port {port} answers",
+        message=f"port {port} is open",
         seconds=time.perf_counter() - begun,
     )
 
@@ -171,7 +171,7 @@ async def _tls(settings: MCPServerSettings, host: str, port: int) -> CheckResult
     return CheckResult(
         step="TLS",
         outcome="ok",
-        message="the certificate is trusted" + (f", and good until {until}" if until else ""),
+        message="the certificate is trusted" + (f", and valid until {until}" if until else ""),
         seconds=time.perf_counter() - begun,
     )
 

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
-_NODE = "install Node.js, which brings it: https://nodejs.org"
-_UV = "install uv, which brings it: https://docs.astral.sh/uv"
+_NODE = "install Node.js, which includes it: https://nodejs.org"
+_UV = "install uv, which includes it: https://docs.astral.sh/uv"
 _INSTALL = {
     "npx": _NODE,
     "npm": _NODE,
     "node": _NODE,
     "uvx": _UV,
     "uv": _UV,
-    "bunx": "install Bun, which brings it: https://bun.sh",
+    "bunx": "install Bun, which includes it: https://bun.sh",
     "deno": "install Deno: https://deno.com",
     "docker": "install Docker, and make sure that it runs",
     "pipx": "install it: python -m pip install pipx",
@@ -39,8 +39,8 @@ def before_start(settings: MCPServerSettings) -> Iterator[CheckResult]:
         yield CheckResult(
             step="directory",
             outcome="failed",
-            message=f"{cwd!r} is not there" if not Path(cwd).exists() else f"{cwd!r} is a file",
-            hint="correct `cwd`; a relative path counts from where Leonidas is started",
+            message=f"{cwd!r} does not exist" if not Path(cwd).exists() else f"{cwd!r} is a file",
+            hint="correct `cwd`; a relative path starts where Leonidas is started",
         )
         return
     yield _command(settings)
@@ -59,15 +59,15 @@ def _command(settings: MCPServerSettings) -> CheckResult:
         return CheckResult(
             step="command",
             outcome="failed",
-            message=f"{command!r} " + ("cannot be executed" if exists else "is not there"),
+            message=f"{command!r} " + ("is not executable" if exists else "does not exist"),
             hint=f"make it executable: chmod +x {command}" if exists else "correct the path",
         )
     name = Path(command).name.lower()
     missing = f"{command!r} was not found on PATH: {path}"
     if any(character.isspace() for character in command):
-        hint = "a command is one word: put the others under `args`"
+        hint = "a command is one word: put the arguments under `args`"
     else:
-        hint = _INSTALL.get(name, "install it, or write its whole path")
+        hint = _INSTALL.get(name, "install it, or write its full path")
     return CheckResult(step="command", outcome="failed", message=missing, hint=hint)
 
 
@@ -77,8 +77,8 @@ def _arguments(settings: MCPServerSettings) -> Iterator[CheckResult]:
         yield CheckResult(
             step="arguments",
             outcome="note",
-            message="npx asks before it installs a package, and cannot be answered",
-            hint="put -y in front of the package",
+            message="npx asks before it installs a package, and gets no answer",
+            hint="put -y before the package",
         )
     script = next((a for a in settings.args if not a.startswith("-")), None)
     if script is not None and script.endswith(_SCRIPTS):
@@ -89,7 +89,7 @@ def _arguments(settings: MCPServerSettings) -> Iterator[CheckResult]:
                 step="arguments",
                 outcome="failed",
                 message=f"there is no file {script!r} in {where}",
-                hint="write its whole path, or the folder it is in under `cwd`",
+                hint="write its full path, or set `cwd` to its directory",
             )
 
 

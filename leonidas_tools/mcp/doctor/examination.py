@@ -58,8 +58,8 @@ async def examine(
             CheckResult(
                 step="settings",
                 outcome="note",
-                message="it is switched off",
-                hint="set `enabled: true` to have it used",
+                message="it is disabled",
+                hint="set `enabled: true` to enable it",
             )
         )
     async for finding in _before(settings):
@@ -117,7 +117,7 @@ class _Examination:
         return CheckResult(
             step=self._step,
             outcome="ok",
-            message=f"it speaks MCP {version}, {era}",
+            message=f"it uses MCP {version}, {era}",
             seconds=status["connect_seconds"],
         )
 
@@ -148,7 +148,7 @@ class _Examination:
                     step="tools",
                     outcome="note" if runs else "failed",
                     message=f"{name!r} {change}, and is not run",
-                    hint=f"see how: `leonidas mcp trust {shlex.quote(self._name)}`",
+                    hint=f"see the change: `leonidas mcp trust {shlex.quote(self._name)}`",
                 )
             )
         return None if changes and not runs else runs
@@ -177,7 +177,7 @@ class _Examination:
         begun = time.perf_counter()
         await self._connection.ping()
         return CheckResult(
-            step="ping", outcome="ok", message="it answers", seconds=time.perf_counter() - begun
+            step="ping", outcome="ok", message="it responds", seconds=time.perf_counter() - begun
         )
 
     async def _called(
@@ -189,8 +189,8 @@ class _Examination:
                 step="call",
                 outcome="ok",
                 message=(
-                    "none was made: no tool says that it only reads, needs no arguments, and has "
-                    "nothing of secrets in its name or description"
+                    "no call: no read-only tool without required arguments, and without secrets in "
+                    "its name or description"
                 ),
             )
         before_call(tool.name)
@@ -205,13 +205,13 @@ class _Examination:
                 step="call", outcome="failed", message=f"{tool.name}: {error.message}"
             )
         except TimeoutError:
-            message = f"{tool.name} gave no answer within {seconds:g} s"
+            message = f"{tool.name} did not respond within {seconds:g} s"
             return CheckResult(step="call", outcome="note", message=message)
-        refused = " with a refusal" if answer.is_error else ""
+        refused = " with an error" if answer.is_error else ""
         return CheckResult(
             step="call",
             outcome="note" if answer.is_error else "ok",
-            message=f"{tool.name} answers{refused}",
+            message=f"{tool.name} responds{refused}",
             seconds=time.perf_counter() - begun,
         )
 
@@ -236,7 +236,7 @@ class _Examination:
         if not gave_up and may_be_elsewhere(error):
             other = await elsewhere(settings)
             if other is not None:
-                hint = f"an MCP server answers at {other}: set that url"
+                hint = f"an MCP server responds at {other}: set that url"
         if needs_login(error):
             message, _, hint = reason.partition(": ")
         return CheckResult(step=self._step, outcome="failed", message=message, hint=hint or None)

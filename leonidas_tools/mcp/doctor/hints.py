@@ -35,7 +35,7 @@ _KNOWN = [
     ),
     (
         r"could not determine executable to run",
-        "the package has no program of its own: name it with npx -p PACKAGE PROGRAM",
+        "the package has no default program: name it with npx -p PACKAGE PROGRAM",
     ),
     (
         r"ENOTFOUND|EAI_AGAIN|Temporary failure in name resolution|error sending request",
@@ -46,13 +46,16 @@ _KNOWN = [
     ),
     (
         r"Cannot find (?:module|package) '([^']+)'",
-        "{0!r} is not there: install it, or correct the path",
+        "{0!r} does not exist: install it, or correct the path",
     ),
     (
         r"can't open file|ENOENT|No such file or directory",
         "a path is wrong; write it in full, or set `cwd`",
     ),
-    (r"EACCES|Permission denied", "it may not read or run something: see the lines above"),
+    (
+        r"EACCES|Permission denied",
+        "it lacks a permission to read or run something: see the lines above",
+    ),
     (r"EADDRINUSE|[Aa]ddress already in use", "a port is in use: stop the other program"),
     (r"(?im)^\s*usage:", "its arguments are wrong: see its usage above"),
 ]
@@ -76,18 +79,18 @@ def hint_for(
     """
     if has_printed:
         return (
-            "what it prints on standard output must be messages of the protocol: have it print all "
-            "else on standard error; or it is not an MCP server"
+            "it must print only MCP messages on standard output, and all else on standard error; "
+            "or it is not an MCP server"
         )
     hint = _of_output(output)
     if hint is not None:
         return hint
     if is_late:
         waits = str(settings.command).rpartition("/")[2] == "npx"
-        more = "; npx may wait for an answer: put -y in front" if waits else ""
-        return f"is it a server that speaks MCP over stdio? If it is slow, raise `timeout`{more}"
+        more = "; npx may be waiting for an answer: put -y before the package" if waits else ""
+        return f"is it a server that uses MCP over stdio? If it is slow, raise `timeout`{more}"
     if exit_code == 0:
-        return "it ended by itself: it may want an argument, such as `stdio`"
+        return "it exited by itself: it may need an argument, such as `stdio`"
     return None
 
 

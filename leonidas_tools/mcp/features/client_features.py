@@ -44,7 +44,7 @@ class ServerRequestHandler:
         """The running calls of the server."""
         self._settings = settings
         self._client: Client | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._notifying: set[asyncio.Task[None]] = set()
         self._name = name
         self._sampling = sampling
 
@@ -76,9 +76,9 @@ class ServerRequestHandler:
 
         before, self._settings = self._settings, settings
         if before.roots != settings.roots and self._client is not None:
-            root_error = asyncio.create_task(tell_change(self._client, settings.roots))
-            self._telling.add(root_error)
-            root_error.add_done_callback(self._telling.discard)
+            task = asyncio.create_task(tell_change(self._client, settings.roots))
+            self._notifying.add(task)
+            task.add_done_callback(self._notifying.discard)
 
     def client_options(self) -> dict[str, Any]:
         """Return the client options with the callbacks of the allowed features."""

@@ -63,13 +63,15 @@ class Elicitation:
         try:
             call = self._calls.asking(context.meta)
             if call is None:
-                raise UnaskableError("the call that it belongs to is not known")  # noqa: TRY301 - logged below
+                raise UnaskableError("the call that it belongs to is unknown")  # noqa: TRY301 - logged below
             if not self._requests.admits(_MOST_PER_MINUTE, monotonic()):
                 raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - logged below
             inquiry = self._inquiry(params)
         except UnaskableError as error:
             if self._warnings.admits(_MOST_PER_MINUTE, monotonic()):
-                logger.warning("The MCP server %r asks, and is declined: %s", self._server, error)
+                logger.warning(
+                    "Declined an elicitation of the MCP server %r: %s", self._server, error
+                )
             return mcp_types.ElicitResult(action="decline")
         return _answered(*await call.ask(inquiry), has_content=params.mode == "form")
 
@@ -79,12 +81,12 @@ class Elicitation:
         message = self._message(params)
         schema = schema_without(self._secrets, _bounded(params.requested_schema))
         if self._secrets(schema) != schema:
-            raise UnaskableError("what it asks for has a secret of its settings in it")
+            raise UnaskableError("its requested schema contains a secret of its settings")
         fields = properties_of(schema)
         try:
             validator = ArgumentValidator(schema)
         except SchemaError as error:
-            raise UnaskableError("its requested schema is not valid") from error
+            raise UnaskableError("its requested schema is invalid") from error
         return Inquiry(
             rule="elicitation",
             title=lambda language, words: asks(self._server, message, schema, language, words),
@@ -98,14 +100,14 @@ class Elicitation:
         try:
             parts = urlsplit(params.url)
         except ValueError as error:
-            raise UnaskableError("the address of its page is invalid") from error
+            raise UnaskableError("its URL is invalid") from error
         if parts.scheme not in {"http", "https"} or len(params.url) > _LONGEST_URL:
-            raise UnaskableError("its page is not at an http or https URL")
+            raise UnaskableError("its URL is too long, or not http or https")
         # A browser could parse another host from the URL than the host that the user is shown.
         if not params.url.isprintable() or not _PLAIN_PLACE.fullmatch(parts.netloc):
-            raise UnaskableError("the address of its page can be read in two ways")
+            raise UnaskableError("its URL is ambiguous")
         if self._secrets.text(params.url) != params.url:
-            raise UnaskableError("the address of its page has a secret of its settings in it")
+            raise UnaskableError("its URL contains a secret of its settings")
         host = clean(parts.hostname or "?")
         message = self._message(params)
         return Inquiry(
@@ -131,7 +133,7 @@ def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_typ
 def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an answer without other properties; raise an error if it is too long."""
     if len(json.dumps(schema)) > _LONGEST_SCHEMA:
-        raise UnaskableError("it asks for too much at once")
+        raise UnaskableError("its requested schema is too long")
     asked = {key: value for key, value in schema.items() if key != "patternProperties"}
     return {**asked, "additionalProperties": False}
 

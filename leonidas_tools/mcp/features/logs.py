@@ -52,7 +52,7 @@ async def ask_for_logs(client: Client, level: str) -> None:
             mcp_types.SetLevelRequest(params=params), mcp_types.EmptyResult
         )
     except (MCPError, ValidationError) as error:
-        logger.info("The server sets no log level: %s", type(error).__name__)
+        logger.info("Could not set the log level of the server: %s", type(error).__name__)
 
 
 class ServerLog:

@@ -94,7 +94,7 @@ class OngoingCall:
                 self._take_back(inquiry)
         return inquiry.answered.result()
 
-    async def go_on(self, context: ToolContext) -> Any:
+    async def resume(self, context: ToolContext) -> Any:
         """Wait for the response of the server; cancel the request on cancellation.
 
         Raises:
@@ -172,15 +172,15 @@ class OngoingCalls:
     """The running calls of one server."""
 
     def __init__(self) -> None:
-        self._under_way: list[OngoingCall] = []
+        self._running: list[OngoingCall] = []
 
     def begin(
         self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]
     ) -> OngoingCall:
         """Send a request, and record it while it runs."""
         call = OngoingCall(context, send)
-        self._under_way.append(call)
-        call.on_end(lambda: self._under_way.remove(call))
+        self._running.append(call)
+        call.on_end(lambda: self._running.remove(call))
         return call
 
     def paused(self, context: ToolContext) -> OngoingCall | None:
@@ -190,7 +190,7 @@ class OngoingCalls:
 
     def close(self) -> None:
         """Withdraw all questions: the connection is lost, and no answer would arrive."""
-        for call in tuple(self._under_way):
+        for call in tuple(self._running):
             call.take_back()
 
     def asking(self, meta: RequestParamsMeta | None) -> OngoingCall | None:
@@ -201,13 +201,13 @@ class OngoingCalls:
         """
         about = (meta or {}).get(_RELATED_TASK)
         if isinstance(about, Mapping) and about.get("taskId") is not None:
-            for call in self._under_way:
+            for call in self._running:
                 if call.task == about["taskId"]:
                     return call
         current = _current.get(None)
-        if current is not None and current in self._under_way:
+        if current is not None and current in self._running:
             return current
-        if len({call.session for call in self._under_way}) != 1:
+        if len({call.session for call in self._running}) != 1:
             return None
-        running = [call for call in self._under_way if not call.is_paused]
-        return (running or self._under_way)[-1]
+        running = [call for call in self._running if not call.is_paused]
+        return (running or self._running)[-1]

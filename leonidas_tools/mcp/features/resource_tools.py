@@ -87,18 +87,20 @@ def _resource_tools(name: str) -> list[mcp_types.Tool]:
     return [
         _listing_tool(
             _LIST_RESOURCES,
-            f"Lists what the server {name!r} has to read: resources with their addresses, and "
-            f"templates of addresses. Read one with {_READ_RESOURCE}.",
+            f"Lists the resources of the server {name!r} with their URIs, and its URI templates. "
+            f"Read one with {_READ_RESOURCE}.",
         ),
         mcp_types.Tool(
             name=_READ_RESOURCE,
-            description=f"Reads a resource of the server {name!r} by its address.",
+            description=f"Reads a resource of the server {name!r} by its URI.",
             input_schema={
                 "type": "object",
                 "properties": {
                     "uri": {
                         "type": "string",
-                        "description": "Its address; that of a template with its places filled.",
+                        "description": (
+                            "URI of the resource, or a template with its variables filled in."
+                        ),
                     }
                 },
                 "required": ["uri"],
@@ -170,11 +172,11 @@ def _prompt_tools(name: str) -> list[mcp_types.Tool]:
             input_schema={
                 "type": "object",
                 "properties": {
-                    "name": {"type": "string", "description": "Its name."},
+                    "name": {"type": "string", "description": "Name of the prompt."},
                     "arguments": {
                         "type": "object",
                         "additionalProperties": {"type": "string"},
-                        "description": "Its arguments by name, all of them texts.",
+                        "description": "Arguments of the prompt by name, all strings.",
                     },
                 },
                 "required": ["name"],
@@ -231,7 +233,7 @@ def _listing_tool(name: str, description: str) -> mcp_types.Tool:
     """Return a tool that lists items, one page per call."""
     cursor = {
         "type": "string",
-        "description": "Where to go on: the 'next_cursor' of the answer before.",
+        "description": "Cursor of the next page: `next_cursor` of the previous result.",
     }
     return mcp_types.Tool(
         name=name,

@@ -50,7 +50,7 @@ async def tell_change(client: Client, directories: Sequence[str]) -> None:
     try:
         await client.session.send_notification(mcp_types.RootsListChangedNotification())
     except MCPError as error:
-        logger.debug("A server was not told of its roots: error %s", error.code)
+        logger.debug("The roots were not announced to a server: error %s", error.code)
 
 
 def checked(directories: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ def checked(directories: Iterable[str]) -> None:
     for each in directories:
         if not _path(each).is_dir():
             raise ConfigurationError(
-                f"the root {each!r} is not a directory: make it, or take it out of 'roots'"
+                f"the root {each!r} is not a directory: create it, or remove it from 'roots'"
             )
 
 

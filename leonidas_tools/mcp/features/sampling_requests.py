@@ -92,7 +92,7 @@ class SamplingRequests:
         except RefusedError as error:
             if self._warnings.admits(_MOST_WARNINGS_PER_MINUTE, monotonic()):
                 logger.warning(
-                    "The MCP server %r asks a model, which is refused: %s", self._server, error
+                    "Refused a sampling request of the MCP server %r: %s", self._server, error
                 )
             return mcp_types.ErrorData(code=error.code, message=str(error))
 
@@ -102,7 +102,7 @@ class SamplingRequests:
         request = self._request(params)
         most = self._settings.calls_per_minute
         if not self._requests.admits(most, monotonic()):
-            raise RefusedError(f"it does so more than {most} times a minute", _REFUSED)
+            raise RefusedError(f"it exceeds {most} requests a minute", _REFUSED)
         await self._ask(request, meta)
         try:
             answer = await self._model(request)
@@ -124,7 +124,7 @@ class SamplingRequests:
         """
         call = self._calls.asking(meta)
         if call is None:
-            raise RefusedError("the call that it belongs to is not known", _REFUSED)
+            raise RefusedError("the call that it belongs to is unknown", _REFUSED)
         text = _last_text(request)
         inquiry = Inquiry(
             rule="sampling",
@@ -156,7 +156,7 @@ class SamplingRequests:
             raise RefusedError("it requests tools, which servers may not use")
         # Before the search for secrets, which would block the event loop.
         if not 0 < len(params.messages) <= _MOST_TURNS or _length(params) > _LONGEST:
-            raise RefusedError("it sends nothing, or too much at once")
+            raise RefusedError("it contains no messages, too many, or too much text")
         turns = tuple(_turn(message, self._secrets) for message in params.messages)
         model, most = self._settings.model, self._settings.max_tokens
         assert model is not None
@@ -189,11 +189,11 @@ def _content(block: Any, secrets: KnownSecrets) -> str | Media:
     if block.type == "text":
         return secrets.text(str(block.text))
     if block.type not in {"image", "audio"}:
-        raise RefusedError(f"it sends {block.type!r}, which is neither text nor a picture or sound")
+        raise RefusedError(f"it contains {block.type!r}, which is not text, image or audio")
     try:
         data = base64.b64decode(block.data, validate=True)
     except binascii.Error as error:
-        raise RefusedError("it sends a picture or a sound that cannot be read") from error
+        raise RefusedError("it contains an image or audio that cannot be decoded") from error
     return Media(mime_type=block.mime_type, data=data)
 
 

@@ -125,7 +125,7 @@ class DefinitionReader:
             if shown == tool.name:
                 harmless.append(tool)
             else:
-                telling[shown] = "its name has a secret of the server's settings"
+                telling[shown] = "its name contains a secret of the server's settings"
         return harmless, telling
 
     def _warn(self, warnings: list[str]) -> None:
@@ -220,7 +220,7 @@ class DefinitionReader:
     def _parameters(self, said: ToolDefinition) -> dict[str, Any]:
         """Return the schema of the arguments; raise an error if it contains a secret."""
         if self._secrets(said.input_schema) != said.input_schema:
-            raise SchemaError("its parameters have a secret of the server's settings")
+            raise SchemaError("its parameters contain a secret of the server's settings")
         visible: dict[str, Any] = visible_schema(dict(said.input_schema))
         return visible
 
@@ -266,7 +266,7 @@ def _by_name(tools: Iterable[mcp_types.Tool]) -> tuple[dict[str, mcp_types.Tool]
     for tool in tools:
         if listed.setdefault(tool.name, tool) is not tool:
             twice[tool.name] = None
-    return listed, [f"lists {name!r} twice; the first counts" for name in twice]
+    return listed, [f"lists {name!r} twice; the first is used" for name in twice]
 
 
 def _used(
@@ -341,7 +341,5 @@ def _inside(key: str, value: Any) -> Any:
 
 def _honest(value: Any) -> Any:
     if isinstance(value, str) and hides(value):
-        raise SchemaError(
-            f"its schema has hidden characters in {revealed(value)!r}, as no honest server does"
-        )
+        raise SchemaError(f"its schema has hidden characters in {revealed(value)!r}")
     return value

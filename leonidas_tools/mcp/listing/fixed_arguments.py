@@ -46,7 +46,7 @@ def fix(
         )
     if schema is False:
         raise ConfigurationError(
-            f"the tool does not take what is fixed for {sorted(fixed)!r}, and is left out"
+            f"the tool does not accept the fixed values of {sorted(fixed)!r}, and is left out"
         )
     return without_unused_definitions(schema), fixing.values
 
@@ -79,7 +79,7 @@ class _ArgumentFixer:
         target = self._target(schema["$ref"])
         if target is None or depth > _MOST_REFERENCES:
             raise ConfigurationError(
-                f"the tool's arguments cannot be fixed, for its schema refers to "
+                f"the tool's arguments cannot be fixed because its schema refers to "
                 f"{schema['$ref']!r}, and it is left out"
             )
         inner = self.rest(target, depth + 1)

@@ -61,7 +61,7 @@ async def list_tools(client: Client, lenient: LenientTransport, outputs: OutputS
     seen: set[str] = set()
     while True:
         page = await _page(client, cursor, lenient)
-        tools.extend(outputs.given_back(page.tools))
+        tools.extend(outputs.restore_schemas(page.tools))
         async for more in _left(client, lenient.left, outputs):
             tools.extend(more)
         cursor = page.next_cursor
@@ -93,13 +93,13 @@ async def _left(
     """Read the tools of a page that are too many for the client library to check at once."""
     for first in range(0, len(tools), _SLICE):
         await asyncio.sleep(0)
-        some = outputs.taken_from(tools[first : first + _SLICE])
+        some = outputs.remove_schemas(tools[first : first + _SLICE])
         page = mcp_types.ListToolsResult.model_validate({"tools": some}, by_name=False)
         taken = client.session._absorb_tool_listing(page, complete=False)  # noqa: SLF001 - as it does for a page
-        yield outputs.given_back(taken.tools)
+        yield outputs.restore_schemas(taken.tools)
 
 
-class KeptListing:
+class ListingCache:
     """The last listing of a server, cached in a file, so that it is known without the server.
 
     `ListedNames` stores the tool names of every server; its file is short, and is read without the
@@ -136,7 +136,7 @@ class KeptListing:
         try:
             self._file.write(kept.model_dump_json(by_alias=True))
         except OSError as error:
-            logger.warning("MCP server %r: its listing cannot be kept: %s", self._name, error)
+            logger.warning("MCP server %r: its listing cannot be cached: %s", self._name, error)
 
 
 class _CachedListing(mcp_types.ListToolsResult):

@@ -27,11 +27,11 @@ class OutputSchemas:
     def __init__(self) -> None:
         self._outputs: dict[str, _OutputSchema] = {}
 
-    def taken_from(self, tools: Iterable[Any]) -> list[Any]:
+    def remove_schemas(self, tools: Iterable[Any]) -> list[Any]:
         """Store the output schemas of a listing, and return its tools without them."""
         return [self._without(tool) for tool in tools]
 
-    def given_back(self, tools: Iterable[Tool]) -> list[Tool]:
+    def restore_schemas(self, tools: Iterable[Tool]) -> list[Tool]:
         """Return the tools with their output schemas."""
         return [
             tool
@@ -63,7 +63,7 @@ class OutputSchemas:
         except SchemaError as error:  # just listed; the tool will be left out
             raise ValueError(str(error)) from error
         if not fits:
-            raise ValueError(f"the answer of {tool!r} is not as its output schema says")
+            raise ValueError(f"the result of {tool!r} does not match its output schema")
 
     def _without(self, tool: Any) -> Any:
         if not isinstance(tool, dict) or not isinstance(name := tool.get("name"), str):

@@ -51,7 +51,7 @@ def _findings(key: str, settings: MCPServerSettings, listed: Collection[str]) ->
         if tool not in listed:
             yield _unknown(f"{key}.tools.{tool}", tool, listed)
         elif not is_used(settings, tool):
-            message = "the tool is not used: include it, or remove this"
+            message = "the tool is not used: include it, or remove these settings"
             yield Finding(severity="warning", key=f"{key}.tools.{tool}", message=message)
 
 

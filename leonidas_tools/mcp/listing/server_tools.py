@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from leonidas_tools.mcp.listing.selection import is_used
 from leonidas_tools.mcp.listing.tool_names import (
     ListedNames,
+    belongs_to_other_server,
     called,
-    is_anothers,
+    configured_name,
     name_for,
-    wished_name,
 )
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -50,7 +50,7 @@ class ServerTools:
         self._is_reserved = is_reserved
         self._others = others
         self._names: dict[str, str] = {}
-        self._wished: dict[str, str | None] = {}
+        self._configured: dict[str, str | None] = {}
         self._listed: dict[str, AnyTool] = {}
         listed = ListedNames(server)
         names, first = frozenset(listed.names()), listed.first()
@@ -74,7 +74,7 @@ class ServerTools:
         """Return whether the listing is still unknown, and may contain a tool of this name."""
         if self._is_known:
             return False
-        prefix = wished_name("", self.settings) or ""
+        prefix = configured_name("", self.settings) or ""
         renamed = {said.name for said in self.settings.tools.values()}
         return name in renamed or name.startswith(prefix)
 
@@ -86,12 +86,12 @@ class ServerTools:
         for gone in self._listed.keys() - listed.keys():
             self._take_out(gone)
         for name, tool in listed.items():
-            wished = wished_name(name, self.settings)
-            if wished != self._wished.get(name):
+            configured = configured_name(name, self.settings)
+            if configured != self._configured.get(name):
                 self._take_out(name)
                 self._names.pop(name, None)
                 self._listed.pop(name, None)
-            self._wished[name] = wished
+            self._configured[name] = configured
             if self._listed.get(name) is not tool:
                 self._put(name, tool)
         self._listed = listed
@@ -101,11 +101,13 @@ class ServerTools:
     def _own(self, tools: list[AnyTool]) -> list[AnyTool]:
         """Return the tools that rules for another server do not apply to."""
         others = self._others(self._server)
-        own = [tool for tool in tools if not is_anothers(self._server, tool.name, others)]
+        own = [
+            tool for tool in tools if not belongs_to_other_server(self._server, tool.name, others)
+        ]
         if len(own) < len(tools):
             logger.warning(
-                "MCP server %r: %d tools are left out: their names with the server's before them "
-                "begin like those of another server",
+                "MCP server %r: %d tools are left out: their prefixed names start like those of "
+                "another server",
                 self._server,
                 len(tools) - len(own),
             )
@@ -120,7 +122,7 @@ class ServerTools:
             self._registry.replace(_named(tool, self._names[name]))
             return
         is_first = self._first is None or name in self._first
-        is_late = not is_first and self._wished[name] is None
+        is_late = not is_first and self._configured[name] is None
         chosen = name_for(
             self._server,
             name,
@@ -130,16 +132,16 @@ class ServerTools:
             others=self._others(self._server),
         )
         self._names[name] = chosen
-        wished = self._wished[name]
-        if chosen != (name if wished is None else wished):
+        configured = self._configured[name]
+        if chosen != (name if configured is None else configured):
             logger.log(
-                logging.INFO if wished is None else logging.WARNING,
+                logging.INFO if configured is None else logging.WARNING,
                 "The tool %r of the MCP server %r is named %r here: the name %r is taken, or "
-                "begins like those of another server",
+                "starts like those of another server",
                 name,
                 self._server,
                 chosen,
-                name if wished is None else wished,
+                name if configured is None else configured,
             )
         self._registry.register(_named(tool, chosen))
 
@@ -162,7 +164,7 @@ class ServerTools:
     def _called(self, tools: Iterable[str]) -> frozenset[str]:
         """Return the names that a model would use for the used ones of these tools."""
         used = (tool for tool in tools if is_used(self.settings, tool))
-        return frozenset(called(wished_name(tool, self.settings) or tool) for tool in used)
+        return frozenset(called(configured_name(tool, self.settings) or tool) for tool in used)
 
 
 def _named(tool: AnyTool, name: str) -> AnyTool:

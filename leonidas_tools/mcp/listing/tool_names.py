@@ -47,10 +47,10 @@ def name_for(
         >>> name_for("web", "mail _send", settings, is_taken=lambda name: False, others=["mail__"])
         'web__mail _send'
     """
-    wished = wished_name(tool, settings)
+    configured = configured_name(tool, settings)
     long = f"{server}{_SEPARATOR}{tool}"
-    if wished is not None:
-        candidates = [wished, long]
+    if configured is not None:
+        candidates = [configured, long]
     else:
         own = [tool] if had is None else [had, tool]
         candidates = [*(name for name in own if name == long or not _begins(name, others)), long]
@@ -70,7 +70,7 @@ def called(name: str) -> str:
     return legal_names([name])[name]
 
 
-def wished_name(tool: str, settings: MCPServerSettings) -> str | None:
+def configured_name(tool: str, settings: MCPServerSettings) -> str | None:
     """Return the name of a tool in the settings, if they set one."""
     said = settings.tools.get(tool)
     if said is not None and said.name is not None:
@@ -83,11 +83,11 @@ def beginnings(server: str, settings: MCPServerSettings) -> set[str]:
     return {f"{each}{_SEPARATOR}" for each in (server, settings.prefix) if each is not None}
 
 
-def is_anothers(server: str, tool: str, others: Collection[str]) -> bool:
+def belongs_to_other_server(server: str, tool: str, others: Collection[str]) -> bool:
     """Return whether rules cannot distinguish a tool's long name from names of another server.
 
     Example:
-        >>> is_anothers("web", "mail__send", ["web__mail__"])
+        >>> belongs_to_other_server("web", "mail__send", ["web__mail__"])
         True
     """
     own = f"{server}{_SEPARATOR}"
@@ -134,7 +134,7 @@ class ListedNames:
             )
             self._kept = list(names)
         except OSError as error:
-            logger.debug("The listing of the MCP server %r is not kept: %s", self._server, error)
+            logger.debug("The listing of the MCP server %r is not cached: %s", self._server, error)
 
     def names(self) -> list[str]:
         """Return the names; none if they are unknown."""

@@ -9,12 +9,12 @@ import httpx2
 
 from leonidas_tools.mcp.transport.lines import LineSplitter
 from leonidas_tools.mcp.transport.unreadable import (
-    SEEN_BYTES,
+    SEARCHED_BYTES,
     TOO_LONG,
     TOO_MANY,
     has_too_many,
     is_asked,
-    stand_in,
+    replacement_error,
 )
 from leonidas_tools.results.json_size import MOST_VALUES, count_values, has_too_many_values
 
@@ -65,10 +65,10 @@ class ResponseBounds:
     def event_line(self, beginning: bytes, end: bytes, what: str) -> bytes:
         """Return a line that replaces a line of an event stream that is too long."""
         message = beginning.removeprefix(_DATA)
-        answer = stand_in(message, end, TOO_LONG, what)
+        answer = replacement_error(message, end, TOO_LONG, what)
         if answer is None and not is_asked(message):
             # If a request has a stream of its own, its response needs no id.
-            answer = stand_in(b'{"id":0,', b"", TOO_LONG, what)
+            answer = replacement_error(b'{"id":0,', b"", TOO_LONG, what)
             self._on_stray(f"answered with {what}")
         return _DATA + (answer or b"")
 
@@ -87,7 +87,7 @@ class _Events(httpx2.AsyncByteStream):
 
         def take(line: bytes) -> None:
             if event.is_too_much(line):
-                line = bounds.event_line(line[:SEEN_BYTES], line[-SEEN_BYTES:], TOO_MANY)
+                line = bounds.event_line(line[:SEARCHED_BYTES], line[-SEARCHED_BYTES:], TOO_MANY)
             if not _is_odd_pause(line):
                 whole.append(line)
 

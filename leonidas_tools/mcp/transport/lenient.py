@@ -99,7 +99,7 @@ class LenientTransport:
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.params:
             self._asked.pop(message.params.get("requestId"), None)  # the request is cancelled
 
-    async def mended(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+    async def repaired(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         """Return the message without tokens; repair a response if needed."""
         if isinstance(item, Exception):
             return item
@@ -143,7 +143,7 @@ class LenientTransport:
         if self._checks_by_tool or len(tools) > _MOST_AT_ONCE or _has_too_many_items(tools):
             tools = await self._kept(tools, self._version())
         self.left = tools[_MOST_AT_ONCE:]
-        return {**result, "tools": self._outputs.taken_from(tools[:_MOST_AT_ONCE])}
+        return {**result, "tools": self._outputs.remove_schemas(tools[:_MOST_AT_ONCE])}
 
     async def _kept(self, tools: list[Any], version: str) -> list[Any]:
         kept: list[Any] = []
@@ -151,7 +151,7 @@ class LenientTransport:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
             if _has_too_many_items(tool):
-                self._refuse(tool, number, f"the server describes it with {_TOO_MANY}")
+                self._refuse(tool, number, f"its definition has {_TOO_MANY}")
                 continue
             try:
                 kept.append(_accepted(tool, version))
@@ -235,7 +235,7 @@ def _typed(tool: Any) -> Any:
 def _reason(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(map(str, first["loc"][2:]))
-    return f"the server describes it wrongly: {where or 'the tool'}: {first['msg']}"
+    return f"its definition is invalid: {where or 'the tool'}: {first['msg']}"
 
 
 class _Read:
@@ -252,7 +252,7 @@ class _Read:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        return await self._lenient.mended(await self._stream.receive())
+        return await self._lenient.repaired(await self._stream.receive())
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -261,7 +261,7 @@ class _Read:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return await self._lenient.mended(await self._stream.__anext__())
+        return await self._lenient.repaired(await self._stream.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()

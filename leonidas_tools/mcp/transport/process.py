@@ -283,7 +283,9 @@ class Watchdog:
                 start_new_session=True,
             )
         except OSError as error:
-            logger.warning("MCP servers outlive a SIGKILL here, for there is no shell: %s", error)
+            logger.warning(
+                "Without a shell, MCP servers survive a SIGKILL of this process: %s", error
+            )
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -93,7 +93,7 @@ def why(error: BaseException) -> str:
         case NotAuthorizedError() | StrangeAnswerError():
             return str(error)
         case httpx2.ProxyError():
-            return f"the proxy does not let it through: {error}"
+            return f"the proxy rejected the connection: {error}"
     cause = _os_error(error)
     return _of_connection(error) if cause is None else _of_system(cause)
 
@@ -104,7 +104,7 @@ def _of_connection(error: BaseException) -> str:
             return "it took too long to connect or to answer"
         case httpx2.RemoteProtocolError():
             return "it does not speak HTTP; should the url begin with https://?"
-    return "the connection broke"
+    return "the connection was lost"
 
 
 def _of_system(error: OSError) -> str:
@@ -112,7 +112,7 @@ def _of_system(error: OSError) -> str:
         case ssl.SSLError():
             return tls_reason(error)
         case socket.gaierror():
-            return "the name of its host is not known"
+            return "its host name cannot be resolved"
     return os.strerror(error.errno or 0).lower()
 
 
@@ -146,7 +146,7 @@ def status_text(response: httpx2.Response) -> str:
     is_token = response.status_code == httpx2.codes.UNAUTHORIZED and (
         "authorization" in response.request.headers
     )
-    hint = "it refuses the token it was sent" if is_token else _HINTS.get(response.status_code)
+    hint = "it rejected the token" if is_token else _HINTS.get(response.status_code)
     return status if hint is None else f"{status}; {hint}"
 
 

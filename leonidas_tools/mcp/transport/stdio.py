@@ -19,12 +19,12 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.transport.process import ServerProcess, Watchdog
 from leonidas_tools.mcp.transport.unreadable import (
     MALFORMED,
-    SEEN_BYTES,
+    SEARCHED_BYTES,
     TOO_LONG,
     TOO_MANY,
     has_too_many,
     is_asked,
-    stand_in,
+    replacement_error,
 )
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -98,7 +98,7 @@ class StdioServer:
     def on_line(self, line: bytes) -> None:
         """Receive a line of standard output."""
         if has_too_many(line):
-            self._pass_over(line[:SEEN_BYTES], line[-SEEN_BYTES:], TOO_MANY)
+            self._pass_over(line[:SEARCHED_BYTES], line[-SEARCHED_BYTES:], TOO_MANY)
         else:
             self._inbox.put(line)
 
@@ -108,8 +108,8 @@ class StdioServer:
         self._pass_over(beginning, end, what)
 
     def _pass_over(self, beginning: bytes, end: bytes, what: str) -> None:
-        logger.warning("The MCP server %r wrote %s; it is not read", self._name, what)
-        answer = stand_in(beginning, end, TOO_LONG, what)
+        logger.warning("The MCP server %r wrote %s; ignored", self._name, what)
+        answer = replacement_error(beginning, end, TOO_LONG, what)
         if answer is not None:
             self._inbox.put(answer)
         elif not is_asked(beginning):
@@ -155,17 +155,17 @@ class StdioServer:
             self._process.hold(held)
 
     def _ignore(self, line: bytes) -> None:
-        start, end = line[:SEEN_BYTES], line[-SEEN_BYTES:]
-        answer = stand_in(start, end, MALFORMED, "what is not a message")
+        start, end = line[:SEARCHED_BYTES], line[-SEARCHED_BYTES:]
+        answer = replacement_error(start, end, MALFORMED, "invalid output")
         if answer is not None:
             self._inbox.put(answer)
             return
         level = logging.DEBUG if self.garbage else logging.WARNING
-        shown = self._redact(line[:SEEN_BYTES].decode(errors="replace").strip())
+        shown = self._redact(line[:SEARCHED_BYTES].decode(errors="replace").strip())
         shown = shown[:_SHOWN_CHARACTERS]
         self.garbage = self.garbage or shown
         logger.log(
-            level, "The MCP server %r printed what is not a message: %r; ignored", self._name, shown
+            level, "The MCP server %r printed invalid output: %r; ignored", self._name, shown
         )
 
 
@@ -279,7 +279,7 @@ def _read(line: bytes) -> JSONRPCMessage:
     Raises:
         ValidationError: The line is not a message.
     """
-    if not is_asked(line[:SEEN_BYTES]):
+    if not is_asked(line[:SEARCHED_BYTES]):
         # Most messages are responses; this model parses them in a third of the time.
         with contextlib.suppress(ValidationError):
             return _ResponseOnly.model_validate_json(line, by_name=False)

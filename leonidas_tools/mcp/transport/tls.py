@@ -21,7 +21,7 @@ _WRONG_HOST = "its certificate is for another host"
 _BY_CODE = {  # by the error codes of OpenSSL
     9: "its certificate is not valid yet",
     10: "its certificate has expired",
-    18: "its certificate is signed by itself; name it in `ca_file` if it is the right one",
+    18: "its certificate is self-signed; name it in `ca_file` if it is the right one",
     19: _UNTRUSTED,
     20: _UNTRUSTED,
     21: _UNTRUSTED,
@@ -49,7 +49,7 @@ def _context(ca_file: str) -> ssl.SSLContext:
     except FileNotFoundError:
         raise ConfigurationError(f"the ca_file {ca_file!r} was not found") from None
     except ssl.SSLError:
-        raise ConfigurationError(f"the ca_file {ca_file!r} holds no PEM certificate") from None
+        raise ConfigurationError(f"the ca_file {ca_file!r} contains no PEM certificate") from None
     except OSError as error:
         why = error.strerror or error
         raise ConfigurationError(f"the ca_file {ca_file!r} cannot be read: {why}") from None
@@ -71,5 +71,5 @@ def tls_reason(error: ssl.SSLError) -> str:
     if any(word in text for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")):
         return "it does not speak TLS; should the url begin with http://?"
     if any(word in text for word in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")):
-        return "it refused the TLS handshake; it may require a client certificate"
+        return "it rejected the TLS handshake; it may require a client certificate"
     return "the TLS connection could not be established"

@@ -15,7 +15,7 @@ TOO_LONG = 41_002
 MALFORMED = 41_003
 """Code of a local error response: the server's response could not be parsed."""
 
-TOO_MANY = "a message of too many values"
+TOO_MANY = "a message with too many values"
 """Description of a message that would block the event loop while it is parsed."""
 
 _MOST_IN_NEWS = 25_000
@@ -24,7 +24,7 @@ _MOST_IN_NEWS = 25_000
 UNREADABLE = frozenset({TOO_LONG, MALFORMED, PARSE_ERROR})
 """The codes of all errors that replace an unreadable response, including the library's own."""
 
-SEEN_BYTES = 512
+SEARCHED_BYTES = 512
 """Bytes at each end of a message that are searched for its id."""
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _ID = rb'"id"\s*:\s*(\d{1,18})\s*'
@@ -41,20 +41,20 @@ def has_too_many(message: bytes) -> bool:
         >>> has_too_many(b'{"method":"x",' + many), has_too_many(b'{"id":7,' + many)
         (True, False)
     """
-    is_answer = _answered(message[:SEEN_BYTES], message[-SEEN_BYTES:]) is not None
+    is_answer = _answered(message[:SEARCHED_BYTES], message[-SEARCHED_BYTES:]) is not None
     return has_too_many_values(message, MOST_VALUES if is_answer else _MOST_IN_NEWS)
 
 
-def stand_in(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None:
+def replacement_error(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None:
     """Return an error for the call that a message answers; `None` if that call is not found.
 
     Libraries write the id either before the result, or after it as the last field. A request of the
     server is not a response, and is not replaced.
 
     Example:
-        >>> stand_in(b'{"jsonrpc":"2.0","id":7,"result":[', b"", TOO_LONG, "Too long.")
+        >>> replacement_error(b'{"jsonrpc":"2.0","id":7,"result":[', b"", TOO_LONG, "Too long.")
         b'{"jsonrpc": "2.0", "id": 7, "error": {"code": 41002, "message": "Too long."}}'
-        >>> stand_in(b'{"result":[', b'],"jsonrpc":"2.0","id":7}', TOO_LONG, "Too long.")
+        >>> replacement_error(b'{"result":[', b'],"jsonrpc":"2.0","id":7}', TOO_LONG, "Too long.")
         b'{"jsonrpc": "2.0", "id": 7, "error": {"code": 41002, "message": "Too long."}}'
     """
     answered = _answered(beginning, end)

@@ -36,7 +36,7 @@ _OF_LOGINS = "mcp.client.auth."
 """Prefix of loggers whose records are dropped: errors report the same, without codes and states."""
 
 
-class _Discreet(logging.Filter):
+class _WireLogFilter(logging.Filter):
     """Drops records with whole messages, masks secrets in the others, and limits warnings."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
@@ -71,11 +71,11 @@ class _Discreet(logging.Filter):
 @contextmanager
 def discreet_logs(redact: Callable[[str], str]) -> Iterator[None]:
     """Keep a server's secrets and messages out of other libraries' logs, inside `with`."""
-    discreet, loggers = _Discreet(redact), [logging.getLogger(name) for name in _LOGGERS]
+    log_filter, loggers = _WireLogFilter(redact), [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
-        logger.addFilter(discreet)
+        logger.addFilter(log_filter)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(discreet)
+            logger.removeFilter(log_filter)

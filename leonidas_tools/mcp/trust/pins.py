@@ -132,7 +132,7 @@ effect='once'), waiting=None)}, ['add']), None)
                 return self._checked(listed)
         except OSError as error:
             logger.warning(
-                "The pins of the MCP server %r cannot be kept: %s; they hold until this process "
+                "The pins of the MCP server %r cannot be stored: %s; they apply until this process "
                 "ends",
                 self._server,
                 error.strerror or error,
@@ -204,8 +204,8 @@ effect='once'), waiting=None)}, ['add']), None)
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PinsError(
-                f"the pins in {str(self._file.path)!r} cannot be read ({error}): correct the file, "
-                f"or take it away, and what {self._server!r} lists next is trusted"
+                f"the pins in {str(self._file.path)!r} cannot be read ({error}): fix or delete "
+                f"the file; after deletion, the next listing of {self._server!r} is trusted"
             ) from error
 
     def _write(self, every: Mapping[str, Mapping[str, Pin]]) -> None:
@@ -229,7 +229,7 @@ def _pin(name: str, said: Mapping[str, Any]) -> Pin:
     """Parse a pin; raise an error if the pin was modified."""
     trusted = _described(said["trusted"])
     if trusted.fingerprint != said["sha256"] or trusted.name != name:
-        raise ValueError(f"the fingerprint of {name!r} is another")
+        raise ValueError(f"the fingerprint of {name!r} does not match")
     waiting = said.get("waiting")
     return Pin(trusted=trusted, waiting=None if waiting is None else _described(waiting))
 
@@ -246,7 +246,7 @@ def _described(said: Mapping[str, Any]) -> ToolDefinition:
         effect=said["effect"],
     )
     if not isinstance(described.input_schema, dict) or not isinstance(described.description, str):
-        raise TypeError(f"{described.name!r} is not described")
+        raise TypeError(f"the definition of {described.name!r} is invalid")
     return described
 
 

@@ -89,9 +89,7 @@ class ListingReport:
         if self.new:
             names = ", ".join(map(repr, self.new[:_MOST_TOLD]))
             more = f" and {len(self.new) - _MOST_TOLD} more" if self.new[_MOST_TOLD:] else ""
-            logger.warning(
-                "MCP server %r has tools that it did not have before: %s%s", server, names, more
-            )
+            logger.warning("MCP server %r has new tools: %s%s", server, names, more)
         if self.pins_error is not None and self.pins_error != before.pins_error:
             done = "none of its tools is used: " if self.unknown else ""
             logger.error("MCP server %r: %s%s", server, done, self.pins_error)

@@ -4,7 +4,7 @@ import importlib.metadata
 
 import pytest
 
-from leonidas_tools.engines.base import TemporalPlace
+from leonidas_tools.engines.base import TemporalConnection
 
 
 def temporal_program():
@@ -38,7 +38,7 @@ async def server(tmp_path, monkeypatch):
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
     running = await started()
     try:
-        yield TemporalPlace(
+        yield TemporalConnection(
             address=running.client.service_client.config.target_host,
             begin_seconds=60.0,
             heartbeat_seconds=60.0,

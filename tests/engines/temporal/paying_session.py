@@ -12,7 +12,7 @@ from pathlib import Path
 
 from leonidas_tools import ToolError, ToolSession
 from leonidas_tools.calls.call import ToolCall
-from leonidas_tools.engines.base import Code, EngineLimits, TemporalPlace, Work
+from leonidas_tools.engines.base import Code, EngineCall, EngineLimits, TemporalConnection
 from leonidas_tools.engines.temporal import TemporalEngine
 
 SIDE_BY_SIDE = 4
@@ -23,7 +23,7 @@ class Session:
     def __init__(self, room, address, heartbeat_seconds):
         self.room = room
         self.engine = TemporalEngine(
-            TemporalPlace(
+            TemporalConnection(
                 address=address,
                 begin_seconds=PATIENCE_SECONDS,
                 connect_seconds=60.0,
@@ -55,10 +55,10 @@ class Session:
                 id=number,
                 session=ToolSession("ana"),
             )
-            work = Work(
+            work = EngineCall(
                 call=call,
                 code=Code(target=by_name, bind=by_name),
-                limits=EngineLimits(once=True, room=1000, seconds=PATIENCE_SECONDS),
+                limits=EngineLimits(once=True, max_bytes=1000, seconds=PATIENCE_SECONDS),
             )
             try:
                 answer = (await self.engine.run(work)).status

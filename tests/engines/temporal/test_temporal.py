@@ -24,7 +24,7 @@ from leonidas_tools import (
 )
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.call import ToolCall
-from leonidas_tools.engines.base import Code, EngineLimits, TemporalPlace, Work
+from leonidas_tools.engines.base import Code, EngineCall, EngineLimits, TemporalConnection
 from leonidas_tools.engines.temporal import TemporalEngine, connect, workflow_id
 from leonidas_tools.engines.temporal_worker import temporal_worker
 from tests.engines.temporal.conftest import started
@@ -32,7 +32,7 @@ from tests.engines.temporal.kills import kill
 
 pytestmark = pytest.mark.slow  # a server and workers of its own
 
-ONCE = EngineLimits(once=True, room=10_000, seconds=600.0)
+ONCE = EngineLimits(once=True, max_bytes=10_000, seconds=600.0)
 AGAIN = dataclasses.replace(ONCE, once=False, retries=2)
 HERE = Path(__file__).parent
 
@@ -47,7 +47,7 @@ def by_name(*_):
 
 def work_of(name, call_id, *, limits, **arguments):
     code = Code(target=by_name, bind=by_name)
-    return Work(call=call(name, call_id, **arguments), code=code, limits=limits)
+    return EngineCall(call=call(name, call_id, **arguments), code=code, limits=limits)
 
 
 class Served:
@@ -338,14 +338,14 @@ async def test_a_call_that_cannot_be_taken_back_is_waited_for(server, monkeypatc
 async def test_a_server_that_is_away_makes_a_call_unavailable(server, monkeypatch):
     for variable in ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
-    for place, says in ((TemporalPlace(), "TEMPORAL_ADDRESS"), (nobody(), "does not answer")):
+    for place, says in ((TemporalConnection(), "TEMPORAL_ADDRESS"), (nobody(), "does not answer")):
         with pytest.raises(RetryableError, match=says) as raised:
             await TemporalEngine(place).run(work_of("pay", "a", limits=ONCE))
         assert raised.value.status == "unavailable"
 
 
 def nobody():
-    return TemporalPlace(address="127.0.0.1:1", connect_seconds=30.0)
+    return TemporalConnection(address="127.0.0.1:1", connect_seconds=30.0)
 
 
 # --- through a runtime -----------------------------------------------------------------------
