@@ -114,7 +114,7 @@ def test_the_tool_that_is_called_is_named_before_and_is_one_without_arguments_an
     server = speaking(OF_SECRETS.replace("OTHERS", "count, look"))
     settings.write_text(yaml.safe_dump({"version": 1, "mcp_servers": {"it": server}}))
     finished = invoke(mcp.commands(), "test", "it", "--config", settings)
-    assert "call: look answers" in finished.stdout
+    assert "call: look responds" in finished.stdout
     assert finished.stderr == (
         "Calling 'look', which says that it only reads; --no-call calls nothing\n"
     )
@@ -123,7 +123,7 @@ def test_the_tool_that_is_called_is_named_before_and_is_one_without_arguments_an
 def test_no_tool_is_called_that_may_show_a_secret(examine, speaking):
     code, steps = examine(speaking(OF_SECRETS.replace("OTHERS", "shown")))
     assert (code, steps[-1]["outcome"]) == (0, "ok")
-    assert "none was made: no tool says that it only reads" in steps[-1]["message"]
+    assert "no call: no read-only tool without required arguments" in steps[-1]["message"]
 
 
 def test_a_tool_that_cannot_be_used_is_reported(examine, mark_of_listing):
