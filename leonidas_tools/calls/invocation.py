@@ -303,7 +303,7 @@ class Invocation:
         """
         if self._task is not None and not self._task.abandoned:
             logger.warning(
-                "The tool %r goes on after it was stopped: it ignores cancellation", self.call.name
+                "The tool %r still runs after it was stopped: it ignores cancellation", self.call.name
             )
             self._task.abandon()
         for task in asyncio.all_tasks():  # tasks of the tool may ignore cancellation too

@@ -118,9 +118,9 @@ class LoopWatch:
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - the public way to it
         who = f"The tool {name.removeprefix(TASK_PREFIX)!r}"
         logger.warning(
-            "%s has held the event loop for %.2f s, at %s: nothing else runs meanwhile. "
-            "A tool that blocks must be a plain function, which runs in a thread",
-            who if name.startswith(TASK_PREFIX) else "Something that is no tool",
+            "%s has blocked the event loop for %.2f s, at %s: nothing else runs meanwhile. "
+            "A blocking tool must be a plain function, which runs in a thread",
+            who if name.startswith(TASK_PREFIX) else "Code outside of tools",
             held_seconds,
             _place(frame),
         )
@@ -132,5 +132,5 @@ def _place(frame: FrameType | None) -> str:
     while frame is not None and frame.f_code.co_filename.startswith(standard):
         frame = frame.f_back
     if frame is None:
-        return "a place that is not known"
+        return "an unknown location"
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"

@@ -208,7 +208,7 @@ def _vital_findings(threads: int, error: str | None, lag: float | None) -> Itera
     if error is not None:
         yield (
             "degraded",
-            f"The settings file is broken; the last valid settings stay in force: {error}",
+            f"The settings file is invalid; the last valid settings stay in use: {error}",
         )
     if lag is not None and lag >= _DEGRADED_LAG_SECONDS:
         state: HealthState = "unhealthy" if lag >= _UNHEALTHY_LAG_SECONDS else "degraded"

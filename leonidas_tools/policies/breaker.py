@@ -190,7 +190,7 @@ class CircuitBreaker:
         current().emit(EventKind.BREAKER, breaker=tool, state=self.breaker.state.value)
         if self.breaker.state is BreakerState.OPEN:
             seconds = self.breaker.limits.open_seconds
-            logger.warning("The tool %r keeps failing: it is left alone for %g s", tool, seconds)
+            logger.warning("The tool %r keeps failing: it is not called for %g s", tool, seconds)
         elif self.breaker.state is BreakerState.CLOSED:
             logger.info("The tool %r works again", tool)
 

@@ -105,7 +105,7 @@ class ResultBudget:
                 content, mime_type=mime_type, session=session.id
             )
         except (StoreError, ValueError) as error:
-            logger.log(log_level(error), "The result of %r cannot be kept: %s", call.name, error)
+            logger.log(log_level(error), "The result of %r cannot be stored: %s", call.name, error)
             return None
 
     def _words_cut(self, result: ToolResult, size: int) -> ToolResult:

@@ -178,7 +178,7 @@ class Attempt:
                 await asyncio.wait([undoing])
         invocation.undo_ends = 0.0
         if undoing.abandoned:
-            logger.warning("What undoes the tool %r goes on: it ignores cancellation", tool)
+            logger.warning("An undo step of the tool %r still runs: it ignores cancellation", tool)
             invocation.left_over += 1
 
     async def _undo_all(self, steps: list[Callable[[], Any]], tool: str) -> None:

@@ -85,7 +85,7 @@ class Compiler:
     ) -> None:
         for policy in policies:
             if not callable(policy):
-                raise TypeError(f"{policy!r} is not a policy: give `async (call, run) -> result`")
+                raise TypeError(f"{policy!r} is not a policy: expected `async (call, run) -> result`")
         self.registry = registry
         self.workers = workers
         self.shared = Shared(

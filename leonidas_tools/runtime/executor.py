@@ -509,7 +509,7 @@ class Executor:
         calls after it wait for it, in any lane. Cancellation cancels the calls.
         """
         if concurrency < 1:
-            raise ValueError(f"concurrency is how many calls may run at once, not {concurrency!r}")
+            raise ValueError(f"concurrency must be at least 1, not {concurrency!r}")
         turn, places = Lane(), asyncio.Semaphore(concurrency)
 
         async def run(call: ToolCall, known: ToolResult | None) -> ToolResult:

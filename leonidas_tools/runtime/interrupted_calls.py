@@ -91,7 +91,7 @@ async def _ask_again(runtime: ToolRuntime, store: Store, session: ToolSession) -
         try:
             left = await store.left_questions(session)
         except StoreError as error:
-            logger.warning("Questions from elsewhere cannot be read: %s", error)
+            logger.warning("Questions of the previous process cannot be read: %s", error)
             continue
         for each in left:
             if each.id in seen or desk.with_hash(each.digest) or desk.was_answered(each.digest):
@@ -121,6 +121,6 @@ async def _tell(
             if not await store.settle(before, call, result):
                 return  # the model has made the call again, and has the result
         except StoreError as error:
-            logger.warning("The end of a call cannot be written: %s", error)
+            logger.warning("The result of an interrupted call cannot be stored: %s", error)
             return
     runtime.notices.tell(call, result)

@@ -81,8 +81,8 @@ class OnDemandTools:
         taken = self._registry.get(tool.name) if needed else None
         if taken is not None and not taken.metadata.answers_questions:
             logger.warning(
-                "The tool %r has the name of the one by which questions are answered: nothing can "
-                "be approved by voice. Give it another name",
+                "The tool %r has the name of the built-in tool that reports answers, so nothing can "
+                "be approved by voice; rename it",
                 tool.name,
             )
         self._keep(tool, needed=needed)

@@ -109,7 +109,7 @@ class ToolRuntime:
     ) -> None:
         self.settings = config if isinstance(config, WatchedSettings) else WatchedSettings(config)
         if registry is not None and not isinstance(registry, ToolRegistry):
-            raise TypeError(f"registry takes a ToolRegistry, not {registry!r}")
+            raise TypeError(f"registry must be a ToolRegistry, not {registry!r}")
         _check_types(policies, approval)
         self.registry = ToolRegistry() if registry is None else registry
         self.session = ToolSession("direct")
@@ -475,7 +475,7 @@ class ToolRuntime:
         """Apply the settings while sessions may run: log problems, and raise none."""
         if self.settings.current is not self._applied:
             for problem in self._apply(self.settings.current):
-                logger.log(log_level(problem), "The settings are not fully in force: %s", problem)
+                logger.log(log_level(problem), "The settings are not fully applied: %s", problem)
             self._warn()
 
     def _refused(self, settings: Settings) -> list[Finding]:
@@ -540,7 +540,7 @@ class ToolRuntime:
         session = session or self.session_around() or self.session
         if not isinstance(session, ToolSession):
             raise TypeError(
-                f"session takes a ToolSession, such as ToolSession('a'), not {session!r}"
+                f"session must be a ToolSession, such as ToolSession('a'), not {session!r}"
             )
         refusal = None
         try:
@@ -569,11 +569,11 @@ class ToolRuntime:
 
 def _check_types(policies: object, approval: object) -> None:
     if isinstance(policies, str) or not isinstance(policies, Iterable):
-        raise TypeError(f"policies takes a list, such as [my_policy], not {policies!r}")
+        raise TypeError(f"policies must be a list, such as [my_policy], not {policies!r}")
     if approval is not None and not callable(approval):
         raise TypeError(
-            f"approval takes an async function that asks a person, not {approval!r}; without one "
-            "the model asks by voice"
+            f"approval must be an async function that asks a person, not {approval!r}; leave it out "
+            "to let the model ask by voice"
         )
 
 
@@ -606,7 +606,7 @@ def _asked(call: TurnCall) -> tuple[str, Any, str | None]:
         name, arguments, identifier = call.name, call.args, call.id
     else:
         raise TypeError(
-            f"{call!r} is not a call: give (name, arguments), a mapping with name and arguments, "
+            f"{call!r} is not a call: expected (name, arguments), a mapping with name and arguments, "
             "or a FunctionCall"
         )
     return str(name or ""), arguments, None if identifier is None else str(identifier)

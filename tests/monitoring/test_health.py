@@ -100,7 +100,7 @@ def test_fewer_than_five_calls_say_nothing():
             {"settings_error": "tools.yaml:3: tools.book.timeout: is not a duration"},
             "degraded",
             (
-                "The settings file is broken; the last valid settings stay in force: "
+                "The settings file is invalid; the last valid settings stay in use: "
                 "tools.yaml:3: tools.book.timeout: is not a duration"
             ),
         ),
@@ -146,7 +146,7 @@ def test_the_report_is_plain_json():
         "reasons": [
             "30% of the recent calls of 'book' failed.",
             "Threads that outlive their call: 2.",
-            "The settings file is broken; the last valid settings stay in force: broken",
+            "The settings file is invalid; the last valid settings stay in use: broken",
             "Alert 'slow' is firing.",
         ],
         "tools": {"book": {"state": "degraded", "error_rate": 0.3}},

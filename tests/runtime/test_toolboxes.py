@@ -104,7 +104,7 @@ MISTAKES = [
     ("  - {}", "0: should be the name of a toolbox"),
     ("  - 5", "0: "),
     ("  - lt_shop\n  - lt_shop: {most: 2}", "the toolbox 'lt_shop' is named twice: remove one"),
-    ("  - demo: {sides: 3}", "0.demo: the toolbox 'demo' has no settings: write its name alone"),
+    ("  - demo: {sides: 3}", "0.demo: the toolbox 'demo' takes no settings; write only its name"),
     ("  - lt_shop: {token: '${LT_TOKEN}'}", "its value, which comes from the environment, "),
 ]
 
