@@ -345,7 +345,7 @@ async def rests() -> None:
 
 
 def spared(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if "which does not say what" in r.getMessage()]
+    return [r.getMessage() for r in caplog.records if "which declares no effect" in r.getMessage()]
 
 
 @in_no_time
