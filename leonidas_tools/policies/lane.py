@@ -189,7 +189,7 @@ class InLane:
             self.lanes.waited(self.tool, seconds, behind, write=self.write)
 
     @property
-    def room(self) -> Lane:
+    def resource(self) -> Lane:
         """Return the lane."""
         return self.lane
 
