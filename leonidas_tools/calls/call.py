@@ -283,7 +283,7 @@ class ToolSession:
         similar = [type(each) for each in self._values.values() if kind in type(each).__mro__]
         if similar:
             kin = similar[0].__name__
-            return f"{text}its {kin!r} is one, so put it with session.put(value, {name})"
+            return f"{text}its {kin!r} is a subclass: call session.put(value, {name})"
         value = f"value, {name}" if _is_abstract(kind) else f"{name}(...)"
         return text + f"call session.put({value}) before the first call that needs it"
 

@@ -204,7 +204,7 @@ def _call_findings(running: Sequence[RunningCall]) -> Iterator[Finding]:
 
 def _vital_findings(threads: int, error: str | None, lag: float | None) -> Iterator[Finding]:
     if threads:
-        yield "degraded", f"Threads that outlive their call: {threads}."
+        yield "degraded", f"Threads that still run after their calls have ended: {threads}."
     if error is not None:
         yield (
             "degraded",
