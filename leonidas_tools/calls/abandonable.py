@@ -40,7 +40,7 @@ class AbandonableTask(asyncio.Task[None]):
         if self.abandoned or super().done():
             return
         self.abandoned = True
-        leave_to_itself(self)
+        detach(self)
         watchers, self._watchers = self._watchers or [], None
         for watcher, context in watchers:
             super().remove_done_callback(watcher)
@@ -97,7 +97,7 @@ class AbandonableTask(asyncio.Task[None]):
         return super().remove_done_callback(fn)
 
 
-def leave_to_itself(task: asyncio.Task[Any]) -> None:
+def detach(task: asyncio.Task[Any]) -> None:
     """Let the event loop close without waiting for a task, and without a warning."""
     asyncio._unregister_task(task)  # noqa: SLF001 - documented for custom task classes
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as `gather` does

@@ -283,7 +283,7 @@ class ToolSession:
         similar = [type(each) for each in self._values.values() if kind in type(each).__mro__]
         if similar:
             kin = similar[0].__name__
-            return f"{text}its {kin!r} is one, so put it with session.put(value, {name})"
+            return f"{text}its {kin!r} is a subclass: call session.put(value, {name})"
         value = f"value, {name}" if _is_abstract(kind) else f"{name}(...)"
         return text + f"call session.put({value}) before the first call that needs it"
 
@@ -450,7 +450,7 @@ _BYTES_OF_A_VALUE = 64
 """Minimum size counted for a value or name, in bytes: walking many short ones is slow."""
 _MOST_BYTES_OF_A_CHARACTER = 4
 _SHORT = frozenset({bool, float, type(None)})
-_MOST_IN_GIST = 10_000
+_MOST_HASHED = 10_000
 _MOST_OF_TEXTS = 4 << 20
 _END_OF_TEXT = 256
 _LOW_BITS = (1 << 4096) - 1
@@ -484,35 +484,35 @@ def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
     return left < 0
 
 
-def gist_of(arguments: Mapping[str, Any]) -> int:
+def cheap_hash(arguments: Mapping[str, Any]) -> int:
     """Return a hash that differs for most different arguments, at a bounded cost.
 
     The hash covers the first values, the beginning and the end of long texts, and all lengths.
 
     Example:
-        >>> gist_of({"seats": [1, 2]}) == gist_of({"seats": [1, 3]})
+        >>> cheap_hash({"seats": [1, 2]}) == cheap_hash({"seats": [1, 3]})
         False
     """
-    gist, left, parts = 0, _MOST_OF_TEXTS, deque[Any]([arguments])
-    for _ in range(_MOST_IN_GIST):
+    digest, left, parts = 0, _MOST_OF_TEXTS, deque[Any]([arguments])
+    for _ in range(_MOST_HASHED):
         if not parts:
             break
         part = parts.popleft()
         if isinstance(part, str | bytes | bytearray):
             ends = part[:left], part[-_END_OF_TEXT:]
-            gist = hash(
-                (gist, len(part), *(bytes(e) if isinstance(e, bytearray) else e for e in ends))
+            digest = hash(
+                (digest, len(part), *(bytes(e) if isinstance(e, bytearray) else e for e in ends))
             )
             left = max(left - len(part), _END_OF_TEXT)
         elif isinstance(part, int):
-            gist = hash((gist, part.bit_length(), part & _LOW_BITS))
+            digest = hash((digest, part.bit_length(), part & _LOW_BITS))
         elif isinstance(part, float | None):
-            gist = hash((gist, part))
+            digest = hash((digest, part))
         else:
-            gist = hash((gist, _length_of(part)))
-            if len(parts) < _MOST_IN_GIST:
-                parts.extend(itertools.islice(_inside(part), _MOST_IN_GIST))
-    return gist
+            digest = hash((digest, _length_of(part)))
+            if len(parts) < _MOST_HASHED:
+                parts.extend(itertools.islice(_inside(part), _MOST_HASHED))
+    return digest
 
 
 def _are_short(arguments: dict[Any, Any], most: int) -> bool:

@@ -127,14 +127,14 @@ class ToolContext:
             data["message"] = message
         if fraction is not None:
             data["fraction"] = fraction
-        self._tell(EventKind.PROGRESS, _shown(data, self._mask, on_loop=self._is_on_loop()))
+        self._emit(EventKind.PROGRESS, _shown(data, self._mask, on_loop=self._is_on_loop()))
 
     def emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         """Emit an event of this call, from any thread."""
         on_loop = self._is_on_loop()
-        self._tell(kind, _shown(data, self._mask, _LONGEST_EVENT, on_loop=on_loop))
+        self._emit(kind, _shown(data, self._mask, _LONGEST_EVENT, on_loop=on_loop))
 
-    def _tell(self, kind: EventKind, data: Mapping[str, Any]) -> None:
+    def _emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         if self._sink is None:
             return
         event = ToolEvent(kind=kind, call=self.call, data=data)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from leonidas_tools.calls.abandonable import AbandonableTask, context_of, leave_to_itself
+from leonidas_tools.calls.abandonable import AbandonableTask, context_of, detach
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
 from leonidas_tools.calls.loop_watch import TASK_PREFIX
@@ -74,7 +74,7 @@ class Place(Protocol):
     """A place that a running call holds in a lane or under a limit."""
 
     @property
-    def room(self) -> object:
+    def resource(self) -> object:
         """Return the lane or limit of the place."""
         ...
 
@@ -112,9 +112,9 @@ class Invocation:
 
     __slots__ = (
         "_answer", "_entered", "_on_end", "_run", "_stop", "_task", "begun", "call", "context",
-        "ended", "host", "left_over", "limits", "measured", "on_failure", "outer", "owner",
-        "places", "sinks", "started", "stoppable", "stopped_by", "take_back", "undo_ends",
-        "undone", "wanted", "wording",
+        "ended", "host", "limits", "measured", "on_failure", "outer", "owner", "places", "sinks",
+        "started", "stoppable", "stopped_by", "undo", "undo_deadline", "undo_failures", "undone",
+        "wanted", "wording",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0915 - the state of the call, line by line
@@ -127,16 +127,16 @@ class Invocation:
         """True if stopping now leaves no work half done; set by the running attempt."""
         self.begun = False
         """True if an effect that must not happen twice may have begun."""
-        self.take_back: Callable[[], Awaitable[None]] | None = None
+        self.undo: Callable[[], Awaitable[None]] | None = None
         """Undoes the call; set while a call whose result is no longer wanted can be undone."""
         self.wanted = True
         """True while the result is still wanted."""
         self.ended = False
-        self.left_over = 0
+        self.undo_failures = 0
         """Number of steps that could not be rolled back."""
         self.undone = 0
         """Number of steps of the last attempt that were rolled back."""
-        self.undo_ends = 0.0
+        self.undo_deadline = 0.0
         """Deadline of undoing, in the time of the event loop; 0 if nothing is being undone."""
         self.stopped_by: str | None = None
         """Decision of the person who stopped the call: `cancel` or `skip`."""
@@ -203,11 +203,11 @@ class Invocation:
         """Return whether a result is still wanted; otherwise no policy may try again."""
         return self.wanted and not self.ended and self._stop not in _LAST_WORDS
 
-    def is_inside(self, room: object) -> bool:
-        """Return whether an outer call has a place in `room`: waiting would never end."""
+    def is_inside(self, resource: object) -> bool:
+        """Return whether an outer call has a place in `resource`: waiting would never end."""
         outer = self.outer
         while outer is not None:
-            if any(place.room is room for place in outer.places):
+            if any(place.resource is resource for place in outer.places):
                 return True
             outer = outer.outer
         return False
@@ -267,10 +267,10 @@ class Invocation:
         self.wanted = False
         if self.stoppable:
             self.interrupt("cancel")
-        elif self.take_back is not None and self.context is not None:
+        elif self.undo is not None and self.context is not None:
             self.context.cancelled = True  # a thread can stop only by itself
-        if self.ended and self._task is None and self.take_back is not None:
-            self._begin(self._late(self.take_back))
+        if self.ended and self._task is None and self.undo is not None:
+            self._begin(self._late(self.undo))
 
     def stop_for(self, decision: str) -> asyncio.Future[ToolResult]:
         """Stop the call by a person's decision, and return a future with its result."""
@@ -282,19 +282,19 @@ class Invocation:
         if self.context is not None:
             self.context.cancelled = True
         # A thread must end before it is undone, and can only be asked to end.
-        if self.stoppable or self.take_back is None:
+        if self.stoppable or self.undo is None:
             self.interrupt("cancel")
-            loop.call_later(GRACE_SECONDS, self._leave_stubborn, context=Context())
+            loop.call_later(GRACE_SECONDS, self._end_after_grace, context=Context())
         return self._answer
 
-    def _leave_stubborn(self) -> None:
+    def _end_after_grace(self) -> None:
         loop = asyncio.get_running_loop()
         if self.ended:
             return
-        if self.undo_ends > loop.time():
-            loop.call_at(self.undo_ends, self._leave_stubborn, context=Context())
+        if self.undo_deadline > loop.time():
+            loop.call_at(self.undo_deadline, self._end_after_grace, context=Context())
         else:
-            self.leave_behind()
+            self.end_abandoned()
 
     def abandon(self, result: ToolResult) -> None:
         """End the call although its task still runs: a tool may ignore cancellation.
@@ -303,17 +303,18 @@ class Invocation:
         """
         if self._task is not None and not self._task.abandoned:
             logger.warning(
-                "The tool %r goes on after it was stopped: it ignores cancellation", self.call.name
+                "The tool %r still runs after it was stopped: it ignores cancellation",
+                self.call.name,
             )
             self._task.abandon()
         for task in asyncio.all_tasks():  # tasks of the tool may ignore cancellation too
             if context_of(task).get(_current) is self:
-                leave_to_itself(task)
+                detach(task)
         while self.places:
             self.places.pop().leave()
         self.end(result)
 
-    def leave_behind(self) -> None:
+    def end_abandoned(self) -> None:
         """End the call as cancelled although its task still runs."""
         self.abandon(self._was_cancelled())
 
@@ -323,8 +324,8 @@ class Invocation:
         for sink in self.sinks:
             sink(event)
 
-    def tell(self, event: ToolEvent) -> None:
-        """Emit an event of the tool's context while the call runs."""
+    def forward(self, event: ToolEvent) -> None:
+        """Forward an event of the tool's context to the sinks while the call runs."""
         if self.ended:
             return
         for sink in self.sinks:
@@ -335,7 +336,7 @@ class Invocation:
         if self.ended:
             return
         self.ended = True
-        if self.left_over or self.wording is not None:
+        if self.undo_failures or self.wording is not None:
             result = self._in_words(result)
         if self.sinks:
             seconds = perf_counter() - self.started
@@ -364,25 +365,25 @@ class Invocation:
             result = self._cancelled()
         except BaseException as error:  # noqa: BLE001 - one answer, whatever a policy raises
             result = self._failed(error)
-        if self.take_back is not None and not self.wanted:
-            await self.take_back()
+        if self.undo is not None and not self.wanted:
+            await self.undo()
         self.end(result)
         # The task's context refers to this, and nested calls refer to each other: clear the
         # references, so that their memory does not wait for the garbage collector.
         self.outer = self.context = self._on_end = self.on_failure = self._task = None
         self.owner.discard(self)
 
-    async def _late(self, take_back: Callable[[], Awaitable[None]]) -> None:
+    async def _late(self, undo: Callable[[], Awaitable[None]]) -> None:
         """Undo a call that was cancelled after it had ended."""
         _current.set(self)
-        await take_back()
+        await undo()
         self._task = None
         self.owner.discard(self)
 
     def _in_words(self, result: ToolResult) -> ToolResult:
         """Add the number of steps that were not undone, and use the texts of the settings."""
-        if self.left_over:
-            message = say("left_over", count=self.left_over)
+        if self.undo_failures:
+            message = say("left_over", count=self.undo_failures)
             result = replace(result, message=join(result.message, message))
         return result if self.wording is None else result.reworded(self.wording)
 
@@ -410,7 +411,7 @@ class Invocation:
     def was_stopped(self) -> ToolResult:
         """Return the result of a call that a person has stopped."""
         name, skipped = self.call.name, self.stopped_by == "skip"
-        undone = say("undone") if self.undone and not self.left_over else None
+        undone = say("undone") if self.undone and not self.undo_failures else None
         code = "skipped" if skipped else "cancelled_by_user"
         if self.begun:
             return ToolResult(

@@ -54,9 +54,9 @@ class LoopWatch:
         self.has_begun = False
         """True if a call has started since the loop's last iteration; set where calls start."""
         self._last_beat = 0.0
-        self._said = SimpleQueue[_State]()
-        self._heard = SimpleQueue[None]()
-        self._thread = threading.Thread(target=self._look, name="leonidas-loop-watch", daemon=True)
+        self._states = SimpleQueue[_State]()
+        self._acknowledged = SimpleQueue[None]()
+        self._thread = threading.Thread(target=self._watch, name="leonidas-loop-watch", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
@@ -65,14 +65,14 @@ class LoopWatch:
         self._last_beat = monotonic()
         # In an empty context: the call's context would be kept while other calls run.
         self._beat_handle = self._loop.call_later(_BEAT_SECONDS, self._beat, context=Context())
-        self._said.put(_State.BUSY)
+        self._states.put(_State.BUSY)
 
     def stop(self) -> None:
         """Stop the thread."""
         if self.is_watching:
             self._beat_handle.cancel()
             self.is_watching = False
-        self._said.put(_State.STOPPED)
+        self._states.put(_State.STOPPED)
         self._thread.join()
 
     def _beat(self) -> None:
@@ -84,44 +84,44 @@ class LoopWatch:
         self.has_begun = False
         if self.is_watching:
             self._beat_handle = self._loop.call_later(_BEAT_SECONDS, self._beat)
-        self._tell(_State.BUSY if self.is_watching else _State.IDLE)
+        self._notify(_State.BUSY if self.is_watching else _State.IDLE)
 
-    def _tell(self, state: _State) -> None:
+    def _notify(self, state: _State) -> None:
         """Send a state to the thread, and let the thread run.
 
         A loop without a pause takes the GIL back before a thread that it wakes has it. The thread
         keeps trying, and each iteration of the loop takes longer until the thread succeeds.
         """
-        while not self._heard.empty():
-            self._heard.get()
-        self._said.put(state)
+        while not self._acknowledged.empty():
+            self._acknowledged.get()
+        self._states.put(state)
         with suppress(Empty):
-            self._heard.get(timeout=_HANDOVER_SECONDS)
+            self._acknowledged.get(timeout=_HANDOVER_SECONDS)
 
-    def _look(self) -> None:
+    def _watch(self) -> None:
         state = _State.IDLE
         while state is not _State.STOPPED:
             try:
-                state = self._said.get(timeout=_SLOW_SECONDS if state is _State.BUSY else None)
+                state = self._states.get(timeout=_SLOW_SECONDS if state is _State.BUSY else None)
             except Empty:
                 state = _State.IDLE  # until the loop runs again: a blocked loop is logged once
-                held = monotonic() - self._last_beat
-                if self.is_watching and held > _SLOW_SECONDS:
-                    self.longest_lag_seconds = max(self.longest_lag_seconds, held)
-                    self._report(held)
+                blocked = monotonic() - self._last_beat
+                if self.is_watching and blocked > _SLOW_SECONDS:
+                    self.longest_lag_seconds = max(self.longest_lag_seconds, blocked)
+                    self._report(blocked)
             else:
-                self._heard.put(None)
+                self._acknowledged.put(None)
 
-    def _report(self, held_seconds: float) -> None:
+    def _report(self, blocked_seconds: float) -> None:
         task = asyncio.current_task(self._loop)
         name = task.get_name() if task is not None else ""
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - the public way to it
         who = f"The tool {name.removeprefix(TASK_PREFIX)!r}"
         logger.warning(
-            "%s has held the event loop for %.2f s, at %s: nothing else runs meanwhile. "
-            "A tool that blocks must be a plain function, which runs in a thread",
-            who if name.startswith(TASK_PREFIX) else "Something that is no tool",
-            held_seconds,
+            "%s has blocked the event loop for %.2f s, at %s: nothing else runs meanwhile. "
+            "A blocking tool must be a plain function, which runs in a thread",
+            who if name.startswith(TASK_PREFIX) else "Code outside of tools",
+            blocked_seconds,
             _place(frame),
         )
 
@@ -132,5 +132,5 @@ def _place(frame: FrameType | None) -> str:
     while frame is not None and frame.f_code.co_filename.startswith(standard):
         frame = frame.f_back
     if frame is None:
-        return "a place that is not known"
+        return "an unknown location"
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"

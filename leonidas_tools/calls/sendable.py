@@ -69,9 +69,9 @@ def measured_sendable(
     except ForeignTypeError:
         raise
     except NotPlainError as error:
-        said = say("result_not_json", tool=tool, problem=error.args[0])
+        text = say("result_not_json", tool=tool, problem=error.args[0])
         code = "unserialisable_result"
-        return ToolResult(status=ResultStatus.FAILED, message=said, reason_code=code), 0
+        return ToolResult(status=ResultStatus.FAILED, message=text, reason_code=code), 0
     if formless is not None:
         _warn_of(tool, formless)
     own = _checked(value, mask, foreign=foreign) if is_own else None
@@ -98,7 +98,7 @@ def _warn_of(tool: str, kind: str) -> None:
 
 def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> ToolResult:
     """Return the result with every field converted to its declared type."""
-    if says_little(result):
+    if has_only_value(result):
         return result
     text = partial(_text, mask=mask, foreign=foreign)
     listed = _listed(result.media, foreign=foreign) or []
@@ -140,7 +140,7 @@ def is_long(value: Any) -> bool:
         return True
 
 
-def says_little(result: ToolResult) -> bool:
+def has_only_value(result: ToolResult) -> bool:
     """Return whether only value, status and `retryable` are set, as in most results."""
     status: Any = result.status
     retryable: Any = result.retryable
@@ -203,12 +203,12 @@ def _listed(values: Any, *, foreign: bool) -> list[Any] | None:
 def _bounded_media(values: list[Any], mask: Masking | None) -> tuple[Media, ...]:
     """Return media up to the size limit of a message, without those that contain a secret."""
     kept: list[Media] = []
-    room = MOST_MEDIA_BYTES
+    bytes_left = MOST_MEDIA_BYTES
     for media in values:
-        if type(media) is Media and type(media.data) is bytes and len(media.data) <= room:
+        if type(media) is Media and type(media.data) is bytes and len(media.data) <= bytes_left:
             if mask is not None and mask.are_in(media.data):
                 continue
-            room -= len(media.data)
+            bytes_left -= len(media.data)
             kept.append(replace(media, mime_type=_mime_type(media.mime_type, mask)))
     return tuple(kept)
 

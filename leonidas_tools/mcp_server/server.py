@@ -141,7 +141,7 @@ class ToolServer:
             session=call.session,
             number=next(call.session.numbers),
         )
-        self._tools.executor.settle(told, self._tools.executor.unknown(told))
+        self._tools.executor.end_unstarted(told, self._tools.executor.unknown(told))
         like = closest(call.name, (tool.name for tool in self._offered.listed()), limit=1)
         message = join(
             say("mcp_serve_unknown_tool", tool=call.name[:_LONGEST_NAME]),

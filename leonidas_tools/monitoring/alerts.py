@@ -108,7 +108,7 @@ class Alerts:
         names = {rule.name for rule in self._rules}
         self.fired = {name: self.fired.get(name, 0) for name in names}
         for name in self._firing.keys() - names:
-            self._tell(replace(self._firing.pop(name), state="resolved", since=time.time()))
+            self._notify(replace(self._firing.pop(name), state="resolved", since=time.time()))
         self.evaluate()
 
     def firing(self) -> list[Alert]:
@@ -134,14 +134,14 @@ class Alerts:
             if _crossed(rule, value) and self._metrics.calls(rule.tool) >= rule.min_calls:
                 self.fired[rule.name] += 1
                 self._firing[rule.name] = _alert(rule, "firing", value, now)
-                self._tell(self._firing[rule.name], _LEVELS[rule.level])
+                self._notify(self._firing[rule.name], _LEVELS[rule.level])
         elif _cleared(rule, value):
             del self._firing[rule.name]
-            self._tell(_alert(rule, "resolved", value, now))
+            self._notify(_alert(rule, "resolved", value, now))
         else:
             self._firing[rule.name] = _alert(rule, "firing", value, firing.since)
 
-    def _tell(self, alert: Alert, level: int = logging.INFO) -> None:
+    def _notify(self, alert: Alert, level: int = logging.INFO) -> None:
         _log.log(level, "%s", alert.sentence)
         self._listeners.notify(alert)
 

@@ -204,11 +204,11 @@ def _call_findings(running: Sequence[RunningCall]) -> Iterator[Finding]:
 
 def _vital_findings(threads: int, error: str | None, lag: float | None) -> Iterator[Finding]:
     if threads:
-        yield "degraded", f"Threads that outlive their call: {threads}."
+        yield "degraded", f"Threads that still run after their calls have ended: {threads}."
     if error is not None:
         yield (
             "degraded",
-            f"The settings file is broken; the last valid settings stay in force: {error}",
+            f"The settings file is invalid; the last valid settings stay in use: {error}",
         )
     if lag is not None and lag >= _DEGRADED_LAG_SECONDS:
         state: HealthState = "unhealthy" if lag >= _UNHEALTHY_LAG_SECONDS else "degraded"

@@ -30,6 +30,6 @@ async def answered(result: ToolResult) -> ToolResult:
     return result
 
 
-async def awaited(call: ToolCall, run: Run) -> ToolResult:
+async def run_when_awaited(call: ToolCall, run: Run) -> ToolResult:
     """Run the call only when this is awaited: a policy may do so later, in a task, or never."""
     return await run(call)

@@ -144,13 +144,13 @@ class Breaker:
 class _Trial(NamedTuple):
     """The place of a trial call; an abandoned trial counts as a failure."""
 
-    room: Breaker
+    resource: Breaker
     admitted: int
 
     def leave(self) -> None:
         """Let another call be the trial, since this one may never end."""
         now = asyncio.get_running_loop().time()
-        self.room.ended(self.admitted, failed=True, now=now)
+        self.resource.ended(self.admitted, failed=True, now=now)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,14 +183,14 @@ class CircuitBreaker:
                 places.pop()
             breaker.ended(admitted, failed=failed, now=time())
             if breaker.state is not before:
-                self._tell(call.name)
+                self._report_state(call.name)
         return result
 
-    def _tell(self, tool: str) -> None:
+    def _report_state(self, tool: str) -> None:
         current().emit(EventKind.BREAKER, breaker=tool, state=self.breaker.state.value)
         if self.breaker.state is BreakerState.OPEN:
             seconds = self.breaker.limits.open_seconds
-            logger.warning("The tool %r keeps failing: it is left alone for %g s", tool, seconds)
+            logger.warning("The tool %r keeps failing: it is not called for %g s", tool, seconds)
         elif self.breaker.state is BreakerState.CLOSED:
             logger.info("The tool %r works again", tool)
 

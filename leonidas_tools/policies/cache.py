@@ -12,7 +12,7 @@ from weakref import ref
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.calls.invocation import Invocation, current
-from leonidas_tools.calls.sendable import says_little
+from leonidas_tools.calls.sendable import has_only_value
 from leonidas_tools.redaction import secrets_in
 from leonidas_tools.results.plain import snapshot
 from leonidas_tools.results.texts import join, say
@@ -40,7 +40,7 @@ def copy_of(result: ToolResult) -> ToolResult:
 
 def _is_plain(result: ToolResult) -> bool:
     """Return whether a result has only a value, as most results do."""
-    return result.status is _OK and not result.retryable and says_little(result)
+    return result.status is _OK and not result.retryable and has_only_value(result)
 
 
 def _copied(
@@ -74,11 +74,11 @@ class CacheEntry(NamedTuple):
         more = _NOTHING_MORE if _is_plain(result) else _copied(result, None, result.message)
         return cls(arguments, snapshot(result.result), more, size, at)
 
-    def again(self, said: str | None = None) -> ToolResult:
+    def again(self, note: str | None = None) -> ToolResult:
         """Return a copy of the result as a cached one, with a further message."""
         message = self.more.message
-        if said is not None:
-            message = join(message, said)
+        if note is not None:
+            message = join(message, note)
         return _copied(self.more, snapshot(self.value), message, cached=True)
 
 
@@ -214,7 +214,7 @@ class Flight:
         """Wait for the result, and return it; `None` if the running call was stopped."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
-            self.maker.sinks = (*self.maker.sinks, self._tell)
+            self.maker.sinks = (*self.maker.sinks, self._forward)
         waiting = current()
         self._waiting.append(waiting)
         try:
@@ -227,7 +227,7 @@ class Flight:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None if result is None else copy_of(result))
 
-    def _tell(self, event: ToolEvent) -> None:
+    def _forward(self, event: ToolEvent) -> None:
         """Send an event to all waiting calls, or the result if the running call was abandoned."""
         if event.ends_call:
             self.land(event.result)

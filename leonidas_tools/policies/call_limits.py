@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MostCalls:
+class CallLimit:
     """The maximum numbers of calls; `None` for no limit."""
 
     tool: str | None = None  # `None` for all tools together
@@ -47,7 +47,7 @@ class _Count:
         self._turn = 0
         self._times = LastMinute()
 
-    def take(self, most: MostCalls, turn: int, now: float) -> ToolResult | None:
+    def take(self, most: CallLimit, turn: int, now: float) -> ToolResult | None:
         """Count one more call, or return a refusal if it exceeds a limit."""
         if turn != self._turn:
             self._turn, self._in_turn = turn, 0
@@ -67,7 +67,7 @@ class _Count:
         self._in_session += number
         self._times = LastMinute(sorted([*times, *self._times]))
 
-    def give_back(self, most: MostCalls) -> None:
+    def give_back(self, most: CallLimit) -> None:
         """Undo the last count, since its call is not made."""
         self._in_session -= 1
         self._in_turn -= 1
@@ -99,7 +99,7 @@ class CallCounts:
             for tool in (calls.tool, None):
                 self._counts.setdefault(tool, _Count()).restore(calls.number, times)
 
-    def take(self, limits: Sequence[MostCalls], turn: int, now: float) -> ToolResult | None:
+    def take(self, limits: Sequence[CallLimit], turn: int, now: float) -> ToolResult | None:
         """Count a call, or return a refusal and count nothing."""
         counts = self._counts
         for most in limits:
@@ -121,7 +121,7 @@ class CallLimits:
     A call is counted when it starts, so that concurrent calls cannot exceed the limit.
     """
 
-    limits: Sequence[MostCalls]
+    limits: Sequence[CallLimit]
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Run the call, if no limit is reached."""
@@ -130,7 +130,7 @@ class CallLimits:
         return run(call) if refusal is None else answered(refusal)
 
 
-def _limited(most: MostCalls, count: int, what: str, wait: int | None = None) -> ToolResult:
+def _limited(most: CallLimit, count: int, what: str, wait: int | None = None) -> ToolResult:
     key = f"calls_per_{what}"
     message = (
         say(f"all_{key}", count=count)
@@ -152,12 +152,12 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[CallLimits]:
         return
     total, own = shared.policies.calls, options.settings
     limits = (
-        MostCalls(
+        CallLimit(
             per_turn=total.per_turn or None,
             per_minute=total.per_minute or None,
             per_session=total.per_session or None,
         ),
-        MostCalls(
+        CallLimit(
             tool=options.tool.name,
             per_turn=own.calls_per_turn or None,
             per_minute=own.calls_per_minute or None,

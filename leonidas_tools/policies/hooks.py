@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.call import Run, ToolCall, ToolResult
 from leonidas_tools.calls.sendable import is_long, sendable
-from leonidas_tools.policies.base import awaited
+from leonidas_tools.policies.base import run_when_awaited
 from leonidas_tools.redaction import Masking
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Policy]:
     for policy in policies:
         yield policy
         if not _leaves_results(policy):
-            yield awaited
+            yield run_when_awaited
 
 
 def _bounded(policy: Policy, options: EffectiveOptions) -> Policy:

@@ -162,10 +162,10 @@ def _definition(inquiry: Inquiry) -> str | None:
 def _decide(inquiry: Inquiry, paused: OngoingCall, verdict: Verdict) -> None:
     """Answer by a rule, without asking."""
     allowed = verdict.decide is not Decide.DENY
-    told = verdict.decide.value if not verdict.lifted else "always"
+    decision = verdict.decide.value if not verdict.lifted else "always"
     about = {} if inquiry.subject is None else {"for": inquiry.subject.names[0]}
     rule = {} if verdict.rule is None else {"rule": verdict.rule.name}
-    current().emit(EventKind.APPROVAL_ANSWER, decision=told, by="rule", **rule, **about)
+    current().emit(EventKind.APPROVAL_ANSWER, decision=decision, by="rule", **rule, **about)
     paused.answer(Decision.approve() if allowed else Decision.deny(), "denied_by_rule")
 
 

@@ -142,9 +142,9 @@ class Lanes:
             both = write and tool != name
             if_reads = f"{name!r} and {tool!r} change" if both else f"{name!r} changes"
             logger.warning(
-                "A call of %r has waited %.1f seconds for one of %r, which does not say what it "
-                "changes and so runs alone in its lane. If %s nothing, declare that with "
-                'effect="read" (in the settings: effect: read), and such calls run side by side',
+                "A call of %r has waited %.1f seconds for one of %r, which declares no effect "
+                'and so runs alone in its lane. If %s nothing, declare effect="read" '
+                "(in the settings: effect: read); then such calls run concurrently",
                 tool,
                 seconds,
                 name,
@@ -189,7 +189,7 @@ class InLane:
             self.lanes.waited(self.tool, seconds, behind, write=self.write)
 
     @property
-    def room(self) -> Lane:
+    def resource(self) -> Lane:
         """Return the lane."""
         return self.lane
 

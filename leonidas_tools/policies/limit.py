@@ -93,7 +93,7 @@ class Limiter:
         self._preemptible.pop(invocation, None)
 
     @property
-    def room(self) -> Limiter:
+    def resource(self) -> Limiter:
         """Return itself: a limiter identifies its own places."""
         return self
 

@@ -202,7 +202,7 @@ class LoopGuard:
 
 def _warned(call: ToolCall, step: _MadeCall, result: ToolResult) -> ToolResult:
     """Return the result with a warning to the model."""
-    logger.warning("%s: the same call of %r, %d times", call.trace_id, call.name, step.repeats)
+    logger.warning("%s: repeated call of %r (%d times)", call.trace_id, call.name, step.repeats)
     message = say("loop_warning", count=step.repeats)
     return replace(result, message=join(result.message, message))
 

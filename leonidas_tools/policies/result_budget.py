@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.invocation import current
-from leonidas_tools.calls.sendable import says_little
+from leonidas_tools.calls.sendable import has_only_value
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.plain import MOST_ON_LOOP, beginning, fitting, length, whole_items
@@ -71,27 +71,27 @@ class ResultBudget:
         result = await run(call)
         body = result.result
         size = 0 if body is None else current().length_of(body)
-        if size <= self.max_bytes and type(body) is not str and says_little(result):
+        if size <= self.max_bytes and type(body) is not str and has_only_value(result):
             return result
         result = self._words_cut(result, size)
         if result.speech is None and isinstance(body, str) and len(body) > _LONG_TEXT:
             result = replace(result, speech=self._speech_of(body, size, _length_of_words(result)))
-        room = self.max_bytes - _length_of_words(result)
-        if size <= room:
+        available = self.max_bytes - _length_of_words(result)
+        if size <= available:
             return result
         if self.overflow is Overflow.SPILL:
             handle = await self._kept(call, body, size)
             if handle is not None:
-                preview = await self._cut(body, size, max(room - len(handle) - 40, 40), "both")
+                preview = await self._cut(body, size, max(available - len(handle) - 40, 40), "both")
                 return _spilled(result, handle, preview)
-        cut = await self._cut(body, size, room, _KEEPS[self.overflow])
+        cut = await self._cut(body, size, available, _KEEPS[self.overflow])
         message = say("result_cut", tokens=self.max_bytes // 4)
         return replace(result, result=cut, message=join(result.message, message))
 
-    async def _cut(self, body: Any, size: int, room: int, keep: Keep) -> Any:
+    async def _cut(self, body: Any, size: int, max_bytes: int, keep: Keep) -> Any:
         if size > MOST_ON_LOOP:
-            return await self.in_thread(fitting, body, room, keep)
-        return fitting(body, room, keep)
+            return await self.in_thread(fitting, body, max_bytes, keep)
+        return fitting(body, max_bytes, keep)
 
     async def _kept(self, call: ToolCall, body: Any, size: int) -> str | None:
         if size > MOST_ON_LOOP:
@@ -105,13 +105,13 @@ class ResultBudget:
                 content, mime_type=mime_type, session=session.id
             )
         except (StoreError, ValueError) as error:
-            logger.log(log_level(error), "The result of %r cannot be kept: %s", call.name, error)
+            logger.log(log_level(error), "The result of %r cannot be stored: %s", call.name, error)
             return None
 
     def _words_cut(self, result: ToolResult, size: int) -> ToolResult:
         """Return the result with the texts beside its value cut to the available length."""
-        room = max(self.max_bytes - size, self.max_bytes // 2)
-        if _length_of_words(result) <= room:
+        available = max(self.max_bytes - size, self.max_bytes // 2)
+        if _length_of_words(result) <= available:
             return result
         kept: dict[str, Any] = {}
         for name in ("message", "retry_hint", "valid_options", "speech"):
@@ -119,19 +119,21 @@ class ResultBudget:
             if value is None:
                 continue
             if name == "valid_options":
-                value = whole_items(value, room) or None
+                value = whole_items(value, available) or None
             else:
-                value = beginning(str.__str__(value), room)
+                value = beginning(str.__str__(value), available)
             kept[name] = value
-            room -= 0 if value is None else length(value)
+            available -= 0 if value is None else length(value)
         return replace(result, **kept)
 
     def _speech_of(self, body: str, size: int, used: int) -> str | None:
         """Return the sentences of a text to speak, at no cost to a text within the limit."""
         free = self.max_bytes - used
-        room = free - size if size <= free else min(self.max_bytes // 2 - used, self.max_bytes // 4)
+        available = (
+            free - size if size <= free else min(self.max_bytes // 2 - used, self.max_bytes // 4)
+        )
         said = speakable(body)
-        return None if said is None else beginning(said, max(room, 0))
+        return None if said is None else beginning(said, max(available, 0))
 
 
 def _length_of_words(result: ToolResult) -> int:

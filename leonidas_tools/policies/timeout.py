@@ -31,12 +31,12 @@ class Timeout:
         covers: One attempt, or the whole call with its waits and retries.
     """
 
-    __slots__ = ("_grace", "_loop", "_under_way", "covers", "seconds")
+    __slots__ = ("_deadlines", "_grace", "_loop", "covers", "seconds")
 
     def __init__(self, *, seconds: float, covers: Literal["attempt", "call"] = "attempt") -> None:
         self.seconds = seconds
         self.covers = covers
-        self._under_way: dict[Invocation, float] = {}
+        self._deadlines: dict[Invocation, float] = {}
         self._grace: dict[Invocation, asyncio.TimerHandle] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -44,7 +44,7 @@ class Timeout:
         """Run the call, and stop it after the timeout."""
         invocation = current()
         loop = asyncio.get_running_loop()
-        self._under_way[invocation] = loop.time() + self.seconds
+        self._deadlines[invocation] = loop.time() + self.seconds
         if self._loop is not loop:
             self._watch(loop)
         try:
@@ -54,43 +54,43 @@ class Timeout:
                 raise
             return self._late(invocation)
         finally:
-            self._under_way.pop(invocation, None)
+            self._deadlines.pop(invocation, None)
             if self._grace:
-                self._let_be(invocation)
+                self._cancel_timer(invocation)
         invocation.taken(self)
         return result
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the timer for the first timeout; there is at most one timer."""
         self._loop = loop
-        first = next(iter(self._under_way.values()))
+        first = next(iter(self._deadlines.values()))
         # In an empty context: the call's context would keep its whole stream alive until the timer.
         loop.call_at(first, self._expire, loop, context=Context())
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        while self._under_way:
-            invocation, ends = next(iter(self._under_way.items()))
+        while self._deadlines:
+            invocation, ends = next(iter(self._deadlines.items()))
             if ends > now:
                 break
-            del self._under_way[invocation]
+            del self._deadlines[invocation]
             invocation.interrupt(self)
-            timer = loop.call_later(GRACE_SECONDS, self._leave_behind, invocation)
+            timer = loop.call_later(GRACE_SECONDS, self._end_after_grace, invocation)
             self._grace[invocation] = timer
         self._loop = None
-        if self._under_way:
+        if self._deadlines:
             self._watch(loop)
 
-    def _leave_behind(self, invocation: Invocation) -> None:
+    def _end_after_grace(self, invocation: Invocation) -> None:
         """End the call of a tool that still runs, but wait for one that is being undone."""
         loop = asyncio.get_running_loop()
-        if invocation.undo_ends > loop.time():
-            timer = loop.call_at(invocation.undo_ends, self._leave_behind, invocation)
+        if invocation.undo_deadline > loop.time():
+            timer = loop.call_at(invocation.undo_deadline, self._end_after_grace, invocation)
             self._grace[invocation] = timer
         else:
             invocation.abandon(self._late(invocation))
 
-    def _let_be(self, invocation: Invocation) -> None:
+    def _cancel_timer(self, invocation: Invocation) -> None:
         timer = self._grace.pop(invocation, None)
         if timer is not None:
             timer.cancel()
@@ -98,7 +98,7 @@ class Timeout:
     def _late(self, invocation: Invocation) -> ToolResult:
         name, code = invocation.call.name, f"{self.covers}_timeout"
         seconds = f"{self.seconds:g}"
-        undone = invocation.undone and not invocation.left_over
+        undone = invocation.undone and not invocation.undo_failures
         if invocation.begun:
             key = "timeout_unknown_undone" if undone else "timeout_unknown"
             return ToolResult(

@@ -67,7 +67,9 @@ def fitting_presets(
             ArgumentValidator(schema)({name: value})
         except ToolValidationError:
             where = f"custom_parameters.{name}"
-            logger.warning("The value of %s of %r does not fit: it is not used", where, tool_name)
+            logger.warning(
+                "The preset %s of %r does not match its schema and is ignored", where, tool_name
+            )
         else:
             fitting[name] = value
     return fitting

@@ -34,7 +34,9 @@ def settled_parts(
     """Finish a call that does not run, and return its events and its response as parts."""
     events: list[ProcessorPart] = []
     remember(call, result)
-    result = executor.settle(call, result, (*sinks, lambda event: events.append(EventPart(event))))
+    result = executor.end_unstarted(
+        call, result, (*sinks, lambda event: events.append(EventPart(event)))
+    )
     return (*events, response_part(call, result))
 
 

@@ -217,7 +217,7 @@ class _Calls:
             return None
         if result is not None:
             remember(call, result)
-            self.ready.put((call, executor.settle(call, result, self._sinks)))
+            self.ready.put((call, executor.end_unstarted(call, result, self._sinks)))
             return None
         sinks = self._held.get(executor)
         new = sinks is None
@@ -284,7 +284,7 @@ class _Calls:
             _release_frames(result.error)
         self._running.pop(call.id or call.trace_id, None)
         remember(call, result)
-        if invocation.take_back is not None and call.id is not None:
+        if invocation.undo is not None and call.id is not None:
             self._undoable[call.id] = invocation
             if len(self._undoable) > _MOST_UNDOABLE:
                 del self._undoable[next(iter(self._undoable))]

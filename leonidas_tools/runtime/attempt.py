@@ -65,7 +65,7 @@ class Attempt:
         if invocation.cancelled_itself:
             await invocation.forgive()
         if not result.ok:
-            await self._take_back(call, context)
+            await self._undo_call(call, context)
             invocation.begun = self.once and not isinstance(result.error, RetryableError)
             invocation.stoppable = True
         elif self.undoes:
@@ -78,7 +78,7 @@ class Attempt:
         self, call: ToolCall, context: ToolContext | None, invocation: Invocation
     ) -> None:
         """Undo the work of a stopped attempt; a full rollback counts as never begun."""
-        await self._take_back(call, context)
+        await self._undo_call(call, context)
         if self.undo is not None and self.stops and _all_undone(invocation):
             invocation.begun = False
 
@@ -94,13 +94,13 @@ class Attempt:
         """Prepare the invocation, and return the tool's context, or `None` if it takes none."""
         context = None
         if self.takes_context:
-            context = invocation.context = ToolContext(call, invocation.tell, mask)
+            context = invocation.context = ToolContext(call, invocation.forward, mask)
         if self.once:
             invocation.begun = True
         invocation.undone = 0
         invocation.stoppable = self.stoppable
         if self.undoes:
-            invocation.take_back = partial(self._take_back, call, context)
+            invocation.undo = partial(self._undo_call, call, context)
         return context
 
     async def _caught(
@@ -147,14 +147,14 @@ class Attempt:
         """Undo a call that is no longer wanted, or else keep the steps that would undo it."""
         invocation = current()
         if not invocation.wanted or invocation.stopped_by is not None:
-            await self._take_back(call, context)
+            await self._undo_call(call, context)
             if _all_undone(invocation):
                 invocation.begun = False
             return
         steps = self._steps(call, context)  # without the context, which refers to the invocation
-        invocation.take_back = partial(self._run_to_end, steps, call.name) if steps else None
+        invocation.undo = partial(self._run_to_end, steps, call.name) if steps else None
 
-    async def _take_back(self, call: ToolCall, context: ToolContext | None) -> None:
+    async def _undo_call(self, call: ToolCall, context: ToolContext | None) -> None:
         await self._run_to_end(self._steps(call, context), call.name)
 
     def _steps(self, call: ToolCall, context: ToolContext | None) -> list[Callable[[], Any]]:
@@ -168,18 +168,18 @@ class Attempt:
     async def _run_to_end(self, steps: list[Callable[[], Any]], tool: str) -> None:
         """Run the undo steps to the end, once; a stop of the call waits for them too."""
         invocation, loop = current(), asyncio.get_running_loop()
-        invocation.take_back = None
+        invocation.undo = None
         if not steps:
             return
         undoing = AbandonableTask(self._undo_all(steps, tool), loop=loop, name=f"undo:{tool}")
-        invocation.undo_ends = loop.time() + len(steps) * self.undo_seconds + GRACE_SECONDS
+        invocation.undo_deadline = loop.time() + len(steps) * self.undo_seconds + GRACE_SECONDS
         while not undoing.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([undoing])
-        invocation.undo_ends = 0.0
+        invocation.undo_deadline = 0.0
         if undoing.abandoned:
-            logger.warning("What undoes the tool %r goes on: it ignores cancellation", tool)
-            invocation.left_over += 1
+            logger.warning("An undo step of the tool %r still runs: it ignores cancellation", tool)
+            invocation.undo_failures += 1
 
     async def _undo_all(self, steps: list[Callable[[], Any]], tool: str) -> None:
         """Run the undo steps one after another, and continue if one fails."""
@@ -191,7 +191,7 @@ class Attempt:
             except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
                 log_failure(logger, tool, error)
                 done = False
-                current().left_over += 1
+                current().undo_failures += 1
             current().undone += done
             current().emit(EventKind.UNDO, done=done)
 
@@ -203,4 +203,4 @@ class Attempt:
 
 def _all_undone(invocation: Invocation) -> bool:
     """Return whether there was an undo step, and all steps succeeded."""
-    return invocation.undone > 0 and not invocation.left_over
+    return invocation.undone > 0 and not invocation.undo_failures

@@ -34,7 +34,7 @@ from leonidas_tools.runtime.functions import (
     on_engine,
     runs_in_thread,
     takes_context,
-    undoing,
+    undo_function,
 )
 from leonidas_tools.settings.effective import effective_options, quarantined, refused, runs_on_of
 from leonidas_tools.tools.metadata import RunsOn
@@ -85,7 +85,9 @@ class Compiler:
     ) -> None:
         for policy in policies:
             if not callable(policy):
-                raise TypeError(f"{policy!r} is not a policy: give `async (call, run) -> result`")
+                raise TypeError(
+                    f"{policy!r} is not a policy: expected `async (call, run) -> result`"
+                )
         self.registry = registry
         self.workers = workers
         self.shared = Shared(
@@ -233,7 +235,7 @@ class Compiler:
             once=options.is_once,
             stoppable=on_cancel is not OnCancel.FINISH and not finishes,
             undoes=on_cancel is OnCancel.UNDO,
-            undo=undoing(tool),
+            undo=undo_function(tool),
             undo_seconds=options.timeout_seconds or self.settings.policies.default_timeout,
             stops=can_end,
             in_thread=self.workers.in_thread,

@@ -164,8 +164,8 @@ class DeclaredTools:
         most = self._most()
         if most is None or len(self.registry) <= most:
             return None
-        found, said = _found_in(session), _said_in(session)
-        return (found, said) if found or said else None
+        found, speech = _found_in(session), _recent_speech(session)
+        return (found, speech) if found or speech else None
 
     def _shown(self, tools: list[AnyTool], session: ToolSession | None) -> list[AnyTool]:
         """Return the tools that are declared: all, unless the settings limit their number.
@@ -187,18 +187,20 @@ class DeclaredTools:
 
     def _fitting(self, session: ToolSession | None) -> list[str]:
         """Return the tools that are relevant to the speech in a session, the best first."""
-        said = _said_in(session)
-        if not said:
+        speech = _recent_speech(session)
+        if not speech:
             return []
         made_of = (self.registry.generation, self.settings.current)
         if self._relevance is None or self._relevance[0] != made_of:
             self._relevance = (made_of, Relevance({t.name: self._texts(t) for t in self.registry}))
-        return self._relevance[1].best(said)
+        return self._relevance[1].best(speech)
 
     def _texts(self, tool: AnyTool) -> tuple[str, str]:
         """Return a tool's effective tags and description."""
-        said, own = self.settings.current.for_tool(tool.name, tool.origin), tool.metadata
-        return " ".join(either(said.tags, own.tags)), either(said.description, own.description)
+        configured, own = self.settings.current.for_tool(tool.name, tool.origin), tool.metadata
+        return " ".join(either(configured.tags, own.tags)), either(
+            configured.description, own.description
+        )
 
     def _most(self) -> int | None:
         """Return the maximum number of declared tools; `None` for no limit."""
@@ -212,45 +214,45 @@ class DeclaredTools:
 
 
 class ChangeSubscription:
-    """Notifies one listener, on its event loop, when the return value of `look` has changed.
+    """Notifies one listener, on its event loop, when the return value of `read` has changed.
 
     `sources` subscribe a function to possible changes, which may come from any thread.
     """
 
     def __init__(
         self,
-        look: Callable[[], object],
+        read: Callable[[], object],
         listener: Callable[[], None],
         sources: Iterable[Subscribe],
     ) -> None:
-        self._current = look
+        self._read = read
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         # A task that the listener starts belongs to the subscriber, not to the maker of a change.
         self._context = contextvars.copy_context()
-        self._told = look()
-        self._stirred = False
-        self._sources = [subscribe(self._stir) for subscribe in sources]
+        self._last = read()
+        self._scheduled = False
+        self._sources = [subscribe(self._schedule) for subscribe in sources]
 
     def end(self) -> None:
         """Unsubscribe."""
         while self._sources:
             self._sources.pop()()
 
-    def _stir(self, *_: object) -> None:
+    def _schedule(self, *_: object) -> None:
         """Compare once for all changes, in the loop's next iteration; callable from any thread."""
-        if not self._stirred:
-            self._stirred = True
+        if not self._scheduled:
+            self._scheduled = True
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._look, context=self._context)
+                self._loop.call_soon_threadsafe(self._compare, context=self._context)
 
-    def _look(self) -> None:
-        self._stirred = False
+    def _compare(self) -> None:
+        self._scheduled = False
         if not self._sources:
             return
         try:
-            told, self._told = self._told, self._current()
-            if self._told is not told and self._told != told:
+            last, self._last = self._last, self._read()
+            if self._last is not last and self._last != last:
                 self._listener()
         except Exception as error:  # noqa: BLE001 - a callback that fails must not break the loop
             logger.warning("A listener for changed declarations failed: %s", described(error))
@@ -262,7 +264,7 @@ def _found_in(session: ToolSession | None) -> tuple[str, ...]:
     return () if preferred is None else preferred.names
 
 
-def _said_in(session: ToolSession | None) -> str:
+def _recent_speech(session: ToolSession | None) -> str:
     """Return the recent speech of the user in a session."""
     transcript = None if session is None else session.find(Transcript)
     return "" if transcript is None else transcript.said_lately(_MOST_CHARACTERS)

@@ -16,7 +16,7 @@ from leonidas_tools.calls.call import (
     ToolCall,
     ToolResult,
     are_too_large,
-    gist_of,
+    cheap_hash,
     too_large,
 )
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
@@ -126,7 +126,7 @@ class Executor:
             workers=self.workers,
             asking=Asking(runner=self, channel=approval, by_voice=self._by_voice, save=save),
         )
-        self._under_way: set[Invocation] = set()
+        self._invocations: set[Invocation] = set()
         self._sessions_with_failures: WeakSet[ToolSession] = WeakSet()
         self._users = 0
         self._loop_watch: LoopWatch | None = None
@@ -179,14 +179,14 @@ class Executor:
         invocation.limits = plan.limits
         invocation.wording = settings.wording
         invocation.on_failure = self._keep_failure
-        invocation.start(self._under_way)
+        invocation.start(self._invocations)
         if self._loop_watch is not None:
             self._loop_watch.has_begun = True
             if not self._loop_watch.is_watching:
                 self._loop_watch.wake()
         return invocation
 
-    def settle(
+    def end_unstarted(
         self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()
     ) -> ToolResult:
         """End a call that did not start (unknown or disabled tool), and return its result."""
@@ -204,7 +204,7 @@ class Executor:
             return result
         if are_too_large(call.arguments, self.settings.policies.max_argument_bytes):
             # Large arguments are compared by a hash: they are not kept, and comparing them is slow.
-            call = call.with_arguments({"gist": gist_of(call.arguments)})
+            call = call.with_arguments({"hash": cheap_hash(call.arguments)})
         return guard.judge(call, result)
 
     def _bounded(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
@@ -330,12 +330,12 @@ class Executor:
 
         def on_end(_: object, result: ToolResult) -> None:
             message = join(say("tried_again", tool=call.name), result.message)
-            self._tell_late(failed.call, replace(result, message=message))
+            self._send_late(failed.call, replace(result, message=message))
             if not ended.done():
                 ended.set_result(result)
 
         if call.tool is None:
-            on_end(None, self.settle(call, self.unknown(call), failed.sinks))
+            on_end(None, self.end_unstarted(call, self.unknown(call), failed.sinks))
             return ended
         history = call.session.find(LoopHistory)
         if history is not None:
@@ -370,13 +370,13 @@ class Executor:
         event = ToolEvent(kind=EventKind.SKIP, call=failed.call, data={"by": "person"})
         for sink in failed.sinks:
             sink(event)
-        self._tell_late(failed.call, result)
-        told: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
-        told.set_result(result)
-        return told
+        self._send_late(failed.call, result)
+        ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
+        ended.set_result(result)
+        return ended
 
     def _open_calls(self) -> list[Invocation]:
-        return [each for each in self._under_way if not each.ended]
+        return [each for each in self._invocations if not each.ended]
 
     def _keep_failure(self, invocation: Invocation, result: ToolResult) -> None:
         """Keep a failed call, so that a person can decide about it."""
@@ -416,12 +416,12 @@ class Executor:
 
     def _stop(self, invocation: Invocation, decision: str) -> asyncio.Future[ToolResult]:
         answer = invocation.stop_for(decision)
-        for each in tuple(self._under_way):
+        for each in tuple(self._invocations):
             if not each.ended and each.is_made_by(invocation):
                 each.stop_for(decision)
         return answer
 
-    def _tell_late(self, call: ToolCall, result: ToolResult) -> None:
+    def _send_late(self, call: ToolCall, result: ToolResult) -> None:
         """Send the new result of a call to the model of its session, if there is one."""
         desk = call.session.find(Approvals)
         if desk is not None:
@@ -491,7 +491,7 @@ class Executor:
         run = self._compiler.alone(call) if run is None else run
         invocation = Invocation(call, run, on_end, sinks)
         invocation.host = self.host
-        invocation.start(self._under_way)
+        invocation.start(self._invocations)
         try:
             return await asyncio.shield(ended)
         except asyncio.CancelledError:
@@ -509,16 +509,16 @@ class Executor:
         calls after it wait for it, in any lane. Cancellation cancels the calls.
         """
         if concurrency < 1:
-            raise ValueError(f"concurrency is how many calls may run at once, not {concurrency!r}")
+            raise ValueError(f"concurrency must be at least 1, not {concurrency!r}")
         turn, places = Lane(), asyncio.Semaphore(concurrency)
 
         async def run(call: ToolCall, known: ToolResult | None) -> ToolResult:
             if known is not None and call.tool is not None:
-                return self.settle(call, known)
+                return self.end_unstarted(call, known)
             if call.tool is None:
                 similar = self.similar(call) if known is None else None
                 if similar is None:
-                    return self.settle(call, self.unknown(call))
+                    return self.end_unstarted(call, self.unknown(call))
                 call = similar
             write = not self._compiler.plan(call).is_read
             if not turn.enter_now(write=write):
@@ -544,7 +544,7 @@ class Executor:
             await self._compiler.prepare()
         self._users += 1
         if self._loop_watch is None:
-            self._loop_watch = LoopWatch(lambda: bool(self._under_way))
+            self._loop_watch = LoopWatch(lambda: bool(self._invocations))
             self.workers.processes.prepare(
                 tool.function for tool in self.registry if tool.metadata.cpu_bound
             )
@@ -566,11 +566,11 @@ class Executor:
         return tool is not None and tool.metadata.answers_questions
 
     async def _close(self) -> None:
-        tasks = [task for invocation in tuple(self._under_way) if (task := invocation.stop())]
+        tasks = [task for invocation in tuple(self._invocations) if (task := invocation.stop())]
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
-        for invocation in tuple(self._under_way):
-            invocation.leave_behind()
+        for invocation in tuple(self._invocations):
+            invocation.end_abandoned()
         if self._loop_watch is not None:
             self._loop_watch.stop()
             self._loop_watch = None

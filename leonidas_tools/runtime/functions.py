@@ -156,9 +156,9 @@ def _calling_in_process(bind: Bind, max_bytes: int) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         # Twice the limit: the value is cut again after its secrets are masked.
-        room = max_bytes * 2
+        longest = max_bytes * 2
         try:
-            return await leased.get().call(args, kwargs, tool=call.name, max_bytes=room)
+            return await leased.get().call(args, kwargs, tool=call.name, max_bytes=longest)
         except ProcessDiedError:
             raise _died(call.name, begun=current().begun) from None
 
@@ -187,7 +187,7 @@ def on_engine(
     is_begun: bool = False,
 ) -> CallFunction:
     """Return a function that runs a tool on an engine, or waits for its running call there."""
-    tells = takes_context(tool)
+    reports = takes_context(tool)
 
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         assert context is not None
@@ -198,7 +198,7 @@ def on_engine(
             limits=limits,
             user=user_of(call.session),
             parameters=context.parameters,
-            progress=partial(context.emit, EventKind.PROGRESS) if tells else None,
+            progress=partial(context.emit, EventKind.PROGRESS) if reports else None,
             is_leaving=lambda: invocation.is_left,
         )
         runs = await engine()
@@ -237,12 +237,12 @@ class LastValue:
 class Collected(LastValue):
     """All values of a generator, up to a size."""
 
-    __slots__ = ("_count", "_room", "_values")
+    __slots__ = ("_bytes_left", "_count", "_values")
     measures = True
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         super().__init__()
-        self._room = room
+        self._bytes_left = max_bytes
         self._count = 0
         self._values: list[Any] = []
 
@@ -250,9 +250,9 @@ class Collected(LastValue):
         """Record the next value, and only measure it, since masking comes before cutting."""
         self.last = value
         self._count += 1
-        if self._room > 0:
+        if self._bytes_left > 0:
             self._values.append(value)
-            self._room -= _length(value, self._room)
+            self._bytes_left -= _length(value, self._bytes_left)
 
     def result(self) -> Any:
         """Return the list of values, with a message if values are missing."""
@@ -263,13 +263,13 @@ class Collected(LastValue):
         return ToolResult(result=self._values, message=message)
 
 
-def _length(value: Any, room: int) -> int:
+def _length(value: Any, max_bytes: int) -> int:
     """Return the approximate length of a value as JSON; 1 if it has no JSON form."""
     try:
-        shown, cut = plain(value, room)
+        shown, cut = plain(value, max_bytes)
     except NotPlainError:
         return 1  # the result reports the problem
-    return room if cut else length(shown) + 1
+    return max_bytes if cut else length(shown) + 1
 
 
 def _streaming(
@@ -288,9 +288,9 @@ def _streaming(
             async for value in stream:
                 if not first:
                     if is_foreign(values.last):
-                        await workers.in_thread(_tell, context, values.last)
+                        await workers.in_thread(_report, context, values.last)
                     else:
-                        _tell(context, values.last)
+                        _report(context, values.last)
                         await asyncio.sleep(0)  # the generator may never wait by itself
                 first = False
                 if values.measures and is_long(value):
@@ -334,28 +334,28 @@ def _drain(
                 stream.close()
             break
         if number:
-            _tell(context, values.last)
+            _report(context, values.last)
         values.take(value)
     return values.result()
 
 
-def _tell(context: ToolContext, value: Any) -> None:
+def _report(context: ToolContext, value: Any) -> None:
     """Report a value that a generator yielded before its last."""
     context.progress(**{"message" if issubclass(type(value), str) else "value": value})
 
 
-def undoing(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:
+def undo_function(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:
     """Return a function that undoes a call of the tool, given its arguments, if there is one."""
     undo = tool.undo
     if undo is None:
         return None
     bind = _binder(tool, inject=False)
 
-    def take_back(call: ToolCall) -> Any:
+    def undo_call(call: ToolCall) -> Any:
         args, kwargs = bind(call, None)
         return undo(*args, **kwargs)
 
-    return take_back
+    return undo_call
 
 
 def runs_in_thread(tool: Tool[..., Any]) -> bool:

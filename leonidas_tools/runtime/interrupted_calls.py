@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-_LOOKS_SECONDS = (0.0, 3.0, 45.0)
+_CHECK_SECONDS = (0.0, 3.0, 45.0)
 """Seconds to wait before each check: it may take a while to detect a dead process."""
 _ASKS_SECONDS = (0.0, 0.5, 2.5)
 """Seconds to wait before each check for questions: a process may write the last one late."""
@@ -36,7 +36,7 @@ class _Seen:
 
 
 @asynccontextmanager
-async def telling_interrupted_calls(runtime: ToolRuntime) -> AsyncIterator[None]:
+async def reporting_interrupted_calls(runtime: ToolRuntime) -> AsyncIterator[None]:
     """Report the results of interrupted calls to each conversation that begins.
 
     The questions that its last process left open are asked again.
@@ -46,12 +46,12 @@ async def telling_interrupted_calls(runtime: ToolRuntime) -> AsyncIterator[None]
         yield
         return
 
-    def look(session: ToolSession) -> None:
-        task = asyncio.create_task(_look(runtime, store, session), name="tell interrupted calls")
+    def check(session: ToolSession) -> None:
+        task = asyncio.create_task(_check(runtime, store, session), name="report interrupted calls")
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    unsubscribe = runtime.notices.on_join(look)
+    unsubscribe = runtime.notices.on_join(check)
     try:
         yield
     finally:
@@ -61,12 +61,12 @@ async def telling_interrupted_calls(runtime: ToolRuntime) -> AsyncIterator[None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _look(runtime: ToolRuntime, store: Store, session: ToolSession) -> None:
+async def _check(runtime: ToolRuntime, store: Store, session: ToolSession) -> None:
     seen = session.get(_Seen).ids
-    async with asyncio.TaskGroup() as telling:
+    async with asyncio.TaskGroup() as group:
         if is_from_elsewhere(session):
-            telling.create_task(_ask_again(runtime, store, session))
-        for wait_seconds in _LOOKS_SECONDS:
+            group.create_task(_ask_again(runtime, store, session))
+        for wait_seconds in _CHECK_SECONDS:
             await asyncio.sleep(wait_seconds)
             if session not in runtime.notices.sessions:
                 return
@@ -78,7 +78,7 @@ async def _look(runtime: ToolRuntime, store: Store, session: ToolSession) -> Non
             for each in found:
                 if each.id not in seen:
                     seen.add(each.id)
-                    telling.create_task(_tell(runtime, store, session, each))
+                    group.create_task(_report(runtime, store, session, each))
 
 
 async def _ask_again(runtime: ToolRuntime, store: Store, session: ToolSession) -> None:
@@ -91,7 +91,7 @@ async def _ask_again(runtime: ToolRuntime, store: Store, session: ToolSession) -
         try:
             left = await store.left_questions(session)
         except StoreError as error:
-            logger.warning("Questions from elsewhere cannot be read: %s", error)
+            logger.warning("Questions of the previous process cannot be read: %s", error)
             continue
         for each in left:
             if each.id in seen or desk.with_hash(each.digest) or desk.was_answered(each.digest):
@@ -108,7 +108,7 @@ async def _ask_again(runtime: ToolRuntime, store: Store, session: ToolSession) -
             runtime.notices.tell(call, result)
 
 
-async def _tell(
+async def _report(
     runtime: ToolRuntime, store: Store, session: ToolSession, before: Execution
 ) -> None:
     call, result = await runtime.outcome(
@@ -121,6 +121,6 @@ async def _tell(
             if not await store.settle(before, call, result):
                 return  # the model has made the call again, and has the result
         except StoreError as error:
-            logger.warning("The end of a call cannot be written: %s", error)
+            logger.warning("The result of an interrupted call cannot be stored: %s", error)
             return
     runtime.notices.tell(call, result)

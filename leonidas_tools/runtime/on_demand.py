@@ -81,8 +81,8 @@ class OnDemandTools:
         taken = self._registry.get(tool.name) if needed else None
         if taken is not None and not taken.metadata.answers_questions:
             logger.warning(
-                "The tool %r has the name of the one by which questions are answered: nothing can "
-                "be approved by voice. Give it another name",
+                "The tool %r has the name of the built-in tool that reports answers, so nothing "
+                "can be approved by voice; rename it",
                 tool.name,
             )
         self._keep(tool, needed=needed)
@@ -114,8 +114,8 @@ class OnDemandTools:
         )
 
     def _offloads(self, tool: AnyTool) -> bool:
-        said = self._settings.current.for_tool(tool.name, tool.origin).overflow
-        return either(said, tool.metadata.overflow) is Overflow.SPILL
+        configured = self._settings.current.for_tool(tool.name, tool.origin).overflow
+        return either(configured, tool.metadata.overflow) is Overflow.SPILL
 
     def _can_be_called(self, tool: AnyTool) -> bool:
         return refused(tool, self._settings.current.for_tool(tool.name, tool.origin)) is None

@@ -23,7 +23,7 @@ from leonidas_tools.results.texts import say
 from leonidas_tools.runtime.arguments import known_arguments_only
 from leonidas_tools.runtime.declared import DeclaredTools
 from leonidas_tools.runtime.executor import Executor
-from leonidas_tools.runtime.interrupted_calls import telling_interrupted_calls
+from leonidas_tools.runtime.interrupted_calls import reporting_interrupted_calls
 from leonidas_tools.runtime.on_demand import OnDemandTools
 from leonidas_tools.runtime.store_binding import StoreBinding
 from leonidas_tools.runtime.toolboxes import Toolboxes
@@ -109,7 +109,7 @@ class ToolRuntime:
     ) -> None:
         self.settings = config if isinstance(config, WatchedSettings) else WatchedSettings(config)
         if registry is not None and not isinstance(registry, ToolRegistry):
-            raise TypeError(f"registry takes a ToolRegistry, not {registry!r}")
+            raise TypeError(f"registry must be a ToolRegistry, not {registry!r}")
         _check_types(policies, approval)
         self.registry = ToolRegistry() if registry is None else registry
         self.session = ToolSession("direct")
@@ -132,8 +132,8 @@ class ToolRuntime:
         self._stored.resume_with(self.executor.outcome, self.executor.may_be_once)
         self._register(as_tools(tools), builtin_tools=builtin_tools)
         self._declared = DeclaredTools(self.registry, self.settings, update=on_demand.update)
-        servers, tell = self.settings.current.mcp_servers, self.monitor.events.publish
-        self.mcp_servers = MCPServers(self.registry, servers, asks, tell)
+        servers, publish = self.settings.current.mcp_servers, self.monitor.events.publish
+        self.mcp_servers = MCPServers(self.registry, servers, asks, publish)
         self._opened = RefCountedResource(self._open)
         self.notices = Notices()
         """The running conversations, which receive notices beside the results of their calls."""
@@ -172,10 +172,10 @@ class ToolRuntime:
         if call.tool is None:
             similar = None if refusal is not None else self.executor.similar(call)
             if similar is None:
-                return self.executor.settle(call, self.executor.unknown(call))
+                return self.executor.end_unstarted(call, self.executor.unknown(call))
             call = similar
         if refusal is not None:
-            return self.executor.settle(call, refusal)
+            return self.executor.end_unstarted(call, refusal)
         return await self.executor.run(call)
 
     def session_around(self) -> ToolSession | None:
@@ -277,9 +277,9 @@ class ToolRuntime:
         """
         call, refusal = self._made(name, arguments, session, call_id)
         if call.tool is None:
-            return call, self.executor.settle(call, self.executor.unknown(call))
+            return call, self.executor.end_unstarted(call, self.executor.unknown(call))
         if refusal is not None:
-            return call, self.executor.settle(call, refusal)
+            return call, self.executor.end_unstarted(call, refusal)
         return call, await self.executor.ask_again(call, approval_id, digest)
 
     async def execute_turn(
@@ -305,7 +305,7 @@ class ToolRuntime:
         Raises:
             TypeError: An item is not a call; no call has run.
         """
-        asked = [_asked(each) for each in calls]
+        asked = [_call_parts(each) for each in calls]
         made = [self._made(name, arguments, session, id_) for name, arguments, id_ in asked]
         return await self.executor.execute_turn(made, concurrency=concurrency)
 
@@ -443,7 +443,7 @@ class ToolRuntime:
             self._follow()
             self._warn()
             await stack.enter_async_context(self._stored.opened(self.monitor))
-            await stack.enter_async_context(telling_interrupted_calls(self))
+            await stack.enter_async_context(reporting_interrupted_calls(self))
             await stack.enter_async_context(self.executor)
             await stack.enter_async_context(self.mcp_servers)
             await stack.enter_async_context(self._toolboxes.serving(self))
@@ -475,7 +475,7 @@ class ToolRuntime:
         """Apply the settings while sessions may run: log problems, and raise none."""
         if self.settings.current is not self._applied:
             for problem in self._apply(self.settings.current):
-                logger.log(log_level(problem), "The settings are not fully in force: %s", problem)
+                logger.log(log_level(problem), "The settings are not fully applied: %s", problem)
             self._warn()
 
     def _refused(self, settings: Settings) -> list[Finding]:
@@ -490,8 +490,10 @@ class ToolRuntime:
             found = error.problems or (error,)
             return [Finding(severity="error", key=each.key, message=each.why) for each in found]
         present = {tool.name: tool for tool in self.registry}
-        known = {_told(finding) for finding in self._errors(self._applied, present)}
-        return [each for each in self._errors(settings, tools) if _told(each) not in known]
+        known = {_without_indexes(finding) for finding in self._errors(self._applied, present)}
+        return [
+            each for each in self._errors(settings, tools) if _without_indexes(each) not in known
+        ]
 
     def _errors(self, settings: Settings, tools: Mapping[str, AnyTool]) -> list[Finding]:
         more_may_come = self.mcp_servers.may_list_more(settings.mcp_servers)
@@ -540,7 +542,7 @@ class ToolRuntime:
         session = session or self.session_around() or self.session
         if not isinstance(session, ToolSession):
             raise TypeError(
-                f"session takes a ToolSession, such as ToolSession('a'), not {session!r}"
+                f"session must be a ToolSession, such as ToolSession('a'), not {session!r}"
             )
         refusal = None
         try:
@@ -569,11 +571,11 @@ class ToolRuntime:
 
 def _check_types(policies: object, approval: object) -> None:
     if isinstance(policies, str) or not isinstance(policies, Iterable):
-        raise TypeError(f"policies takes a list, such as [my_policy], not {policies!r}")
+        raise TypeError(f"policies must be a list, such as [my_policy], not {policies!r}")
     if approval is not None and not callable(approval):
         raise TypeError(
-            f"approval takes an async function that asks a person, not {approval!r}; without one "
-            "the model asks by voice"
+            f"approval must be an async function that asks a person, not {approval!r}; leave it "
+            "out to let the model ask by voice"
         )
 
 
@@ -588,12 +590,12 @@ def _known(tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
     return {**{tool.name: tool for tool in (*action.TOOLS, *speech.TOOLS)}, **tools}
 
 
-def _told(finding: Finding) -> tuple[str, str]:
+def _without_indexes(finding: Finding) -> tuple[str, str]:
     """Return a finding without the indexes of list items, which may change."""
     return ".".join(step for step in finding.key.split(".") if not step.isdigit()), finding.message
 
 
-def _asked(call: TurnCall) -> tuple[str, Any, str | None]:
+def _call_parts(call: TurnCall) -> tuple[str, Any, str | None]:
     """Return the name, the arguments and the id of a call in any form."""
     name: object
     identifier: object
@@ -606,8 +608,8 @@ def _asked(call: TurnCall) -> tuple[str, Any, str | None]:
         name, arguments, identifier = call.name, call.args, call.id
     else:
         raise TypeError(
-            f"{call!r} is not a call: give (name, arguments), a mapping with name and arguments, "
-            "or a FunctionCall"
+            f"{call!r} is not a call: expected (name, arguments), a mapping with name and "
+            "arguments, or a FunctionCall"
         )
     return str(name or ""), arguments, None if identifier is None else str(identifier)
 

@@ -118,7 +118,7 @@ class Toolboxes:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            logger.error("The %s has stopped working: %s", task.get_name(), described(error))
+            logger.error("The background task of %s failed: %s", task.get_name(), described(error))
 
     def load(self, settings: Settings) -> list[ToolboxError]:
         """Load the toolboxes of these settings, unload all others, and return the errors.
@@ -161,7 +161,7 @@ class Toolboxes:
             self._made[name] = toolbox, brought
             for tool in brought.tools:
                 if tool.name in tools and not self._registry.is_builtin(tool.name):
-                    why = f"There is a tool {tool.name!r} already: rename one"
+                    why = f"A tool {tool.name!r} already exists; rename one"
                     raise self._error(name, why, f"toolboxes.{index}")
                 tools[tool.name] = tool
         return tools
@@ -244,7 +244,7 @@ def read_toolbox_settings(
     No problem contains a text of `from_environment`.
     """
     if named.settings and not model.model_fields:
-        message = f"the toolbox {named.name!r} has no settings: write its name alone"
+        message = f"the toolbox {named.name!r} takes no settings; write only its name"
         return None, [Problem(message)]
     try:
         return model.model_validate(named.settings, extra="forbid"), []

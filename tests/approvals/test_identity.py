@@ -51,7 +51,7 @@ async def test_a_tool_that_takes_the_name_is_reported_and_does_not_approve(caplo
     tools = AdvancedToolProcessor(tools=[own("confirm_action", category="action"), pay])
     with caplog.at_level(logging.WARNING):
         assert (await tools.execute("pay", {})).status == "pending_approval"
-    assert "'confirm_action' has the name of the one by which questions are answered" in caplog.text
+    assert "'confirm_action' has the name of the built-in tool that reports answers" in caplog.text
 
 
 async def test_users_and_no_user_share_no_result():

@@ -38,7 +38,7 @@ async def test_a_tool_that_blocks_the_loop_is_named_with_its_place_while_it_bloc
 
     assert result.result is True, "the tool was let go by the warning, and not by its time limit"
     assert len(handler.messages) == 1
-    assert handler.messages[0].startswith("The tool 'stubborn' has held the event loop for ")
+    assert handler.messages[0].startswith("The tool 'stubborn' has blocked the event loop for ")
     assert "test_loop_watch.py" in handler.messages[0], "the tool's own line, not the library's"
     assert lag > 0.2
 

@@ -256,10 +256,10 @@ print("end")
         0,
         [" ".join([status] * len(KINDS)), "end"],
     )
-    left = "The tool '{}' goes on after it was stopped: it ignores cancellation"
+    left = "The tool '{}' still runs after it was stopped: it ignores cancellation"
     # On a busy machine a step may seem to hold the event loop, which is told as well.
     lines = ended.stderr.splitlines()
-    told = sorted(line for line in lines if "has held the event loop" not in line)
+    told = sorted(line for line in lines if "has blocked the event loop" not in line)
     assert set(told) <= {left.format(kind) for kind in KINDS}
     assert len(set(told)) == len(told) >= len(KINDS) - 2  # threads are left without a word
 

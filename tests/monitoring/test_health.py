@@ -94,13 +94,13 @@ def test_fewer_than_five_calls_say_nothing():
         (
             {"abandoned_threads": 3},
             "degraded",
-            "Threads that outlive their call: 3.",
+            "Threads that still run after their calls have ended: 3.",
         ),
         (
             {"settings_error": "tools.yaml:3: tools.book.timeout: is not a duration"},
             "degraded",
             (
-                "The settings file is broken; the last valid settings stay in force: "
+                "The settings file is invalid; the last valid settings stay in use: "
                 "tools.yaml:3: tools.book.timeout: is not a duration"
             ),
         ),
@@ -145,8 +145,8 @@ def test_the_report_is_plain_json():
         "status": "degraded",
         "reasons": [
             "30% of the recent calls of 'book' failed.",
-            "Threads that outlive their call: 2.",
-            "The settings file is broken; the last valid settings stay in force: broken",
+            "Threads that still run after their calls have ended: 2.",
+            "The settings file is invalid; the last valid settings stay in use: broken",
             "Alert 'slow' is firing.",
         ],
         "tools": {"book": {"state": "degraded", "error_rate": 0.3}},

@@ -186,7 +186,7 @@ async def test_the_calls_of_an_executor_are_accounted_for():
             call = ToolCall(name=name, tool=executor.registry[name], number=number + 1)
             assert (await executor.run(call)).ok
         unknown = ToolCall(name="nonsense", number=4)
-        executor.settle(unknown, ToolResult(status=ResultStatus.NOT_FOUND))
+        executor.end_unstarted(unknown, ToolResult(status=ResultStatus.NOT_FOUND))
 
     assert monitor.ledger.to_json() == {
         "seen": 4,

@@ -230,7 +230,7 @@ async def test_health_metrics_and_the_page_tell_of_it(caplog) -> None:
     assert tools.monitor.metrics()["breakers"] == {"ask": "open"}
     page = tools.monitor.prometheus().exposition().decode()
     assert 'leonidas_tool_breaker_open{tool="ask"} 1.0' in page
-    assert "is left alone for 30 s" in caplog.text
+    assert "is not called for 30 s" in caplog.text
 
 
 async def test_changed_numbers_hold_at_once_and_keep_the_state() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
 from leonidas_tools.calls.turns import Turns
-from leonidas_tools.policies.call_limits import CallCounts, MostCalls
+from leonidas_tools.policies.call_limits import CallCounts, CallLimit
 from tests.policies.clock import in_no_time
 from tests.policies.runs import Stage, begin, ended, tools_of
 
@@ -162,8 +162,8 @@ def test_limits_are_kept_and_no_call_is_refused_in_vain(
     made: list[tuple[int, int, str]] = []
     for passes, speaks, name in steps:
         now, turn = now + passes, turn + speaks
-        own = MostCalls(tool=name, per_turn=per_turn, per_minute=per_minute)
-        both = [MostCalls(per_session=per_session, per_minute=4), own]
+        own = CallLimit(tool=name, per_turn=per_turn, per_minute=per_minute)
+        both = [CallLimit(per_session=per_session, per_minute=4), own]
         refusal = counts.take(both, turn, float(now))
         mine = [(at, t) for at, t, n in made if n == name]
         full = (

@@ -345,7 +345,7 @@ async def rests() -> None:
 
 
 def spared(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if "which does not say what" in r.getMessage()]
+    return [r.getMessage() for r in caplog.records if "which declares no effect" in r.getMessage()]
 
 
 @in_no_time
@@ -360,9 +360,9 @@ def test_a_long_wait_for_a_tool_without_an_effect_names_it_once(
     one, other = Tool(rests, name="one"), Tool(rests, name="other")
     _together(one, other, names=["one", "one", "one", "other", "one"])
     said = (
-        "A call of 'one' has waited {} seconds for one of {!r}, which does not say what it "
-        "changes and so runs alone in its lane. If {} nothing, declare that with "
-        'effect="read" (in the settings: effect: read), and such calls run side by side'
+        "A call of 'one' has waited {} seconds for one of {!r}, which declares no effect "
+        'and so runs alone in its lane. If {} nothing, declare effect="read" '
+        "(in the settings: effect: read); then such calls run concurrently"
     )
     assert spared(caplog) == [
         said.format("1.0", "one", "'one' changes"),

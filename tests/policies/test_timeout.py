@@ -213,7 +213,7 @@ async def test_a_tool_that_ignores_being_stopped_is_left_behind_and_named(
         result = await bench.run("stubborn")
     assert (result.status, now(), stubborn.stopped) == ("timeout", 2.5, 1)
     assert [record.getMessage() for record in caplog.records] == [
-        "The tool 'stubborn' goes on after it was stopped: it ignores cancellation"
+        "The tool 'stubborn' still runs after it was stopped: it ignores cancellation"
     ]
     stubborn.released.set()
     await stubborn.ended.wait()

@@ -110,7 +110,7 @@ async def test_undoing_goes_on_to_its_end_while_the_call_is_stopped_again(stoppi
             call.cancel()
         await undoing.wait()
         call.cancel()
-        for invocation in tuple(tools.executor._under_way):
+        for invocation in tuple(tools.executor._invocations):
             invocation.cancel()
         for _ in range(5):
             await asyncio.sleep(0)

@@ -256,7 +256,7 @@ async def test_an_invalid_preset_argument_is_not_disclosed_to_the_model(caplog):
     tools = with_tools(log_in, tools={"log_in": {"custom_parameters": {"tries": SECRET}}})
     heard = await play(tools, [call("log_in", {"user": "me", "pin": "1"}, id="1")])
     assert heard.by_id["1"][0]["status"] == "ok"
-    assert "custom_parameters.tries of 'log_in' does not fit" in caplog.text
+    assert "custom_parameters.tries of 'log_in' does not match its schema" in caplog.text
     await assert_kept(caplog, tools, heard, requests=REQUESTS[:-1])
 
 

@@ -69,7 +69,7 @@ PROTECTED = {"money": "denied_by_rule", "wipe": "pending_approval", "dice": "ok"
         ("wipe: {", "wip: {", 3, "there is no such tool; did you mean 'wipe'?"),
         ("[demo]", "[dmo]", 1, "There is no toolbox 'dmo'"),
         ("[demo]", "[demo, broken_box]", 1, "ZeroDivisionError"),
-        ("[demo]", "[demo, same_names]", 1, "There is a tool 'look' already"),
+        ("[demo]", "[demo, same_names]", 1, "A tool 'look' already exists"),
         ("[demo]", "[]", 6, "there is no tool 'send_money'"),
         ("true}", "true, on_cancel: undo}", 3, "the tool has no undo"),
     ],

@@ -84,9 +84,9 @@ async def test_a_turn_takes_any_object_with_a_name_args_and_an_id():
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
-        ({"policies": lambda call, run: run(call)}, "policies takes a list"),
-        ({"policies": "mine"}, "policies takes a list"),
-        ({"approval": "voice"}, "approval takes an async function"),
+        ({"policies": lambda call, run: run(call)}, "policies must be a list"),
+        ({"policies": "mine"}, "policies must be a list"),
+        ({"approval": "voice"}, "approval must be an async function"),
     ],
 )
 def test_an_argument_of_a_wrong_type_is_refused_when_the_runtime_is_made(options, advice):
@@ -95,7 +95,7 @@ def test_an_argument_of_a_wrong_type_is_refused_when_the_runtime_is_made(options
 
 
 async def test_the_name_of_a_session_is_no_session():
-    with pytest.raises(TypeError, match="session takes a ToolSession"):
+    with pytest.raises(TypeError, match="session must be a ToolSession"):
         await ToolRuntime([look]).execute("look", {"where": "up"}, session="kitchen")
 
 

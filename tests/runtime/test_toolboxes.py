@@ -104,7 +104,7 @@ MISTAKES = [
     ("  - {}", "0: should be the name of a toolbox"),
     ("  - 5", "0: "),
     ("  - lt_shop\n  - lt_shop: {most: 2}", "the toolbox 'lt_shop' is named twice: remove one"),
-    ("  - demo: {sides: 3}", "0.demo: the toolbox 'demo' has no settings: write its name alone"),
+    ("  - demo: {sides: 3}", "0.demo: the toolbox 'demo' takes no settings; write only its name"),
     ("  - lt_shop: {token: '${LT_TOKEN}'}", "its value, which comes from the environment, "),
 ]
 
@@ -164,7 +164,10 @@ async def test_changed_settings_rebuild_the_tools_of_that_toolbox_alone(place):
         ("TOOLBOX = Toolbox(summary='', make=lambda settings: [5])", "not a tool"),
         ("TOOLBOX = [5]", "TOOLBOX in 'lt_bad' is a list: make it a Toolbox"),
         ("TOOLBOX = Toolbox(summary='', make=None, settings=dict)", "pydantic.BaseModel"),
-        ("TOOLBOX = Toolbox(summary='', make=lambda _: [get_price])", "a tool 'get_price' already"),
+        (
+            "TOOLBOX = Toolbox(summary='', make=lambda _: [get_price])",
+            "A tool 'get_price' already exists",
+        ),
     ],
 )
 async def test_a_toolbox_that_cannot_make_its_tools_changes_nothing_on_reload(place, change, says):

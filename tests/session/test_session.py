@@ -63,7 +63,9 @@ def test_a_forgotten_object_says_what_to_do(kind, what_is_missing, what_to_do):
 def test_an_object_of_a_subclass_is_named_with_how_to_put_it():
     session = ToolSession()
     session.put(Special("ana"))
-    with pytest.raises(SessionValueError, match=r"'Special' is one.* session\.put\(value, Deps\)"):
+    with pytest.raises(
+        SessionValueError, match=r"'Special' is a subclass: call session\.put\(value, Deps\)"
+    ):
         session.get(Deps)
 
 
