@@ -305,7 +305,7 @@ async def test_no_process_is_left_once_they_are_released() -> None:
 
 DIED = {
     "status": "unavailable",
-    "message": "The process in which the tool 'sabotage' ran has ended.",
+    "message": "The process that ran the tool 'sabotage' ended unexpectedly.",
     "retryable": True,
     "reason_code": "worker_died",
 }
