@@ -98,9 +98,9 @@ class Fragment:
 
     def __post_init__(self) -> None:
         if min(self.max_iterations, self.max_calls, self.max_tokens or 1) < 1:
-            raise ValueError(f"the bounds of the fragment {self.name!r} are 1 or more")
+            raise ValueError(f"the bounds of the fragment {self.name!r} must be 1 or more")
         if self.max_seconds <= 0:
-            raise ValueError(f"max_seconds of the fragment {self.name!r} is above 0")
+            raise ValueError(f"max_seconds of the fragment {self.name!r} must be above 0")
 
     @property
     def is_manager(self) -> bool:
@@ -222,7 +222,7 @@ class Fragments:
         short_term: ShortTermMemory | None = None,
     ) -> None:
         if max_depth < 1:
-            raise ValueError(f"max_depth is 1 or more, not {max_depth!r}")
+            raise ValueError(f"max_depth must be 1 or more, not {max_depth!r}")
         self.by_name = _by_name(fragments)
         self.max_depth = max_depth
         self._model = model
@@ -258,7 +258,7 @@ class Fragments:
             """Work on a task.
 
             Args:
-                task: What is to be done, whole and in itself: nothing else is known of it.
+                task: What to do, complete and self-contained: nothing else is known of it.
             """
             return await self._work(fragment, task, ctx)
 

@@ -65,8 +65,8 @@ FRAGMENT = "fragment"
 
 _INSTRUCTIONS = (
     "You lead a piece of work. Hand each part of it to the expert whose description fits, by "
-    "calling it with a task that is whole in itself: it knows nothing else. Where one fails, try "
-    "another one, or say the task in other words. Write the final answer yourself."
+    "calling it with a complete and self-contained task: it knows nothing else. If one fails, try "
+    "another one, or word the task differently. Write the final answer yourself."
 )
 _LONGEST_STEPS = 4_000
 _LONGEST_LESSON = 500
@@ -185,9 +185,9 @@ class Orchestrator(Stage):
             max_iterations=max_iterations, max_calls=max_calls, max_tokens=max_tokens
         )
         if max_attempts < 1:
-            raise ValueError(f"max_attempts is 1 or more, not {max_attempts!r}")
+            raise ValueError(f"max_attempts must be 1 or more, not {max_attempts!r}")
         if max_seconds is not None and max_seconds <= 0:
-            raise ValueError(f"max_seconds is above 0, not {max_seconds!r}")
+            raise ValueError(f"max_seconds must be above 0, not {max_seconds!r}")
         if not isinstance(fragments, Fragments):
             fragments = Fragments(
                 model,
@@ -198,12 +198,14 @@ class Orchestrator(Stage):
                 short_term=short_term,
             )
         elif models is not None:
-            raise ValueError("models is given beside Fragments, which have theirs: give it to them")
+            raise ValueError(
+                "models cannot be given with Fragments, which have their own: set it there"
+            )
         if not fragments.by_name:
             raise ValueError("there are no fragments: give some, or use ReActAgent")
         if memory is not None and not _remembers(memory):
             raise TypeError(
-                f"memory takes an object with recall(task, session=…) and learn(lesson, "
+                "memory must be an object with recall(task, session=…) and learn(lesson, "
                 f"session=…), such as a StoredMemory, not {memory!r}"
             )
         self.model = model

@@ -72,7 +72,8 @@ class Planner:
     ) -> None:
         if max_tasks < 1 or max_replans < 0:
             raise ValueError(
-                f"max_tasks is 1 or more and max_replans 0 or more: {max_tasks}, {max_replans}"
+                f"max_tasks must be 1 or more and max_replans 0 or more, not {max_tasks}, "
+                f"{max_replans}"
             )
         self.model = model
         self.max_tasks = max_tasks

@@ -136,7 +136,7 @@ class AgentLimits:
     def __post_init__(self) -> None:
         bounds = (self.max_iterations, self.max_calls_per_turn, self.max_corrections)
         if min(*bounds, *(b for b in (self.max_tokens, self.max_calls) if b is not None)) < 1:
-            raise ValueError(f"the bounds of an agent are 1 or more: {self!r}")
+            raise ValueError(f"the bounds of an agent must be 1 or more: {self!r}")
 
 
 class Thought(NamedTuple):
@@ -994,7 +994,9 @@ def as_runtime(tools: Any) -> ToolRuntime:
     if runtime is not None:
         return runtime
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise TypeError(f"tools takes a ToolRuntime, a processor with one, or tools, not {tools!r}")
+        raise TypeError(
+            f"tools must be a ToolRuntime, a processor with one, or tools, not {tools!r}"
+        )
     return ToolRuntime(tools, builtin_tools=False)
 
 

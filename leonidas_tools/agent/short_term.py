@@ -54,7 +54,9 @@ class ShortTermMemory:
 
     def __post_init__(self) -> None:
         if self.max_tokens < _FEWEST_TOKENS:
-            raise ValueError(f"max_tokens is {_FEWEST_TOKENS} or more, not {self.max_tokens!r}")
+            raise ValueError(
+                f"max_tokens must be {_FEWEST_TOKENS} or more, not {self.max_tokens!r}"
+            )
 
 
 class Window:

@@ -38,10 +38,10 @@ def console(
     """Serve a page that shows the tools of the settings: questions, calls, tasks, events, settings.
 
     On the page a person talks to an agent with these tools: to Gemini with GEMINI_API_KEY, without
-    a key to the simulator, which says what it has heard.
+    a key to the simulator, which confirms each input.
 
     It shows the calls of this process: `leonidas run --console` opens it beside a conversation. The
-    address that is printed has the token that everybody needs who wants to see or decide.
+    printed address has the token, which every user of the page needs.
 
     Example: leonidas console --http 8787
     """

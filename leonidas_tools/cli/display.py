@@ -190,7 +190,7 @@ def _answer(data: Mapping[str, Any]) -> str:
     status = data["response"].get("status", "answered")
     text = f"{data['tool']}: {status} in {_duration(data['seconds'])}"
     if data.get("after_reconnect"):
-        text += ", told after the reconnect"
+        text += ", sent after the reconnect"
     asks = status == "pending_approval" and "result" in response  # its message is for the model
     keys = ("result",) if asks else ("message", "result")
     told = [response[key] for key in keys if key in response]
@@ -217,7 +217,7 @@ def _event_text(kind: str, data: Mapping[str, Any]) -> str:
             text = f"connection {data['connection']}"
             text += ", the session is resumed" if data["resumed"] else ""
             dropped = data["audio_dropped"]
-            return text + (f", {dropped} pieces of sound were dropped" if dropped else "")
+            return text + (f", {dropped} audio frames were dropped" if dropped else "")
 
 
 def _arguments(arguments: dict[str, Any]) -> str:

@@ -48,11 +48,11 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     environment. Speak or type.
 
     Without a key, or with SCENARIO, the embedded simulator plays: by default demo, policies and
-    tools_change. Where a scenario waits for text, type it.
+    tools_change. If a scenario waits for text, type it.
 
     The exit code is 1 if a call was not answered exactly once or the protocol was broken, 2 for
     wrong usage or settings, and 130 after Ctrl-C. A call whose connection was lost counts as
-    answered if the model is told its outcome on a later connection.
+    answered if the model receives its outcome on a later connection.
 
     Example: leonidas run demo
 

@@ -56,12 +56,12 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
         typer.Option(help="Let the simulator play this in each conversation; no key is needed."),
     ] = None,
     grace: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that conversations have to end at a stop.")
+        float, typer.Option(min=0.0, help="Seconds that conversations have to end on shutdown.")
     ] = 60.0,
     allow_origin: Origins = None,
     allow_host: Hosts = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=_MOST_WORKERS, help="How many processes serve.")
+        int, typer.Option(min=1, max=_MOST_WORKERS, help="The number of processes.")
     ] = 1,
     worker: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -107,7 +107,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
 def token(
     user: Annotated[str, typer.Option(help="Who signs in with it.")],
     seconds: Annotated[float, typer.Option(min=1.0, help="How long it is valid.")] = 3600.0,
-    metrics: Annotated[bool, typer.Option("--metrics", help="For /metrics alone.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Only for /metrics.")] = False,
     secret_env: SecretEnv = _SECRET,
     secret_file: SecretFile = None,
 ) -> None:

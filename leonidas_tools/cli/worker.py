@@ -29,16 +29,16 @@ def worker(
         str | None, typer.Option(metavar="NAME", help="The task queue that the calls come from.")
     ] = None,
     calls: Annotated[
-        int, typer.Option(min=1, max=_MOST_CALLS, help="How many calls run at once.")
+        int, typer.Option(min=1, max=_MOST_CALLS, help="The maximum number of calls at once.")
     ] = 8,
     grace: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that calls have to end at a stop.")
+        float, typer.Option(min=0.0, help="Seconds that calls have to end on shutdown.")
     ] = 30.0,
 ) -> None:
     """Run the calls of a Temporal task queue with the tools of the settings.
 
-    Policies and approvals have had their say where the call was made: a worker runs the tool alone.
-    Without options, `temporal` in the settings says where the server is, else the variables and
+    Policies and approvals run in the process that made the call: a worker only runs the tool.
+    Without options, `temporal` in the settings names the server, else the variables and
     the file of the Temporal command line, such as TEMPORAL_ADDRESS. SIGTERM lets calls end first.
 
     Example: leonidas worker --address 127.0.0.1:7233

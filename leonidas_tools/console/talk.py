@@ -91,7 +91,9 @@ class _Waiting:
         if isinstance(item, str):
             self._texts += 1
             if self._texts > _MOST_WAITING_MESSAGES:
-                raise _ClosedError(_BUSY, "Too many messages wait: send and read at a steady pace")
+                raise _ClosedError(
+                    _BUSY, "Too many messages are waiting: send and read at a steady pace"
+                )
         else:
             self._bytes += len(item)
             while self._bytes > self._most_bytes:
@@ -183,7 +185,7 @@ class TalkEndpoint:
         if self._agents is None:
             raise _ClosedError(_REFUSED, "There is no agent to talk to here")
         if self._closing.is_set():
-            raise _ClosedError(_LEAVING, "The console closes")
+            raise _ClosedError(_LEAVING, "The console is shutting down")
         if len(self._talks) >= _MOST_TALKS:
             raise _ClosedError(_BUSY, "Too many conversations: end one, or try again later")
         talk = _Talk(self._agents, self._closing)
@@ -242,7 +244,7 @@ class _Talk:
         try:
             await asyncio.wait({*running, self._over}, return_when=asyncio.FIRST_COMPLETED)
             if closing.done():
-                self._end(_ClosedError(_LEAVING, "The console closes"))
+                self._end(_ClosedError(_LEAVING, "The console is shutting down"))
             elif agent.done():
                 self._end(_end_of(agent))
         finally:
@@ -304,7 +306,7 @@ class _Talk:
             if sending.done():
                 sending.result()
             if await listening not in _LOST:
-                self._end(_ClosedError(_ENDED, "The client has left"))
+                self._end(_ClosedError(_ENDED, "The client has disconnected"))
         except _ClosedError as fault:
             self._end(fault)
             return fault
@@ -321,14 +323,14 @@ class _Talk:
             if message["type"] == "websocket.disconnect":
                 return int(message.get("code", _ENDED))
             if not self._messages.spend():
-                why = "Too many messages: send sound as fast as it is spoken"
+                why = "Too many messages: send audio as fast as it is spoken"
                 raise _ClosedError(_REFUSED, why)
             self._take(message.get("bytes"), message.get("text"))
 
     def _take(self, sound: bytes | None, text: str | None) -> None:
         if sound is not None:
             if not sound or len(sound) % 2 or len(sound) > _LONGEST_FRAME_BYTES:
-                reason = f"A frame has 1 to {_LONGEST_FRAME_BYTES // 2} samples of two bytes"
+                reason = f"A frame must have 1 to {_LONGEST_FRAME_BYTES // 2} samples of two bytes"
                 raise _ClosedError(_REFUSED, reason)
             self._heard.put(sound)
             self._is_speaking = True
@@ -336,7 +338,7 @@ class _Talk:
         try:
             said = TalkMessage.model_validate_json(text or "")
         except ValidationError:
-            reason = "A message is JSON with type and text, of at most 4000 characters"
+            reason = "A message must be JSON with type and text, of at most 4000 characters"
             raise _ClosedError(_UNSUPPORTED, reason) from None
         self._heard.put(said.model_dump_json())
         self._is_speaking = self._is_speaking and said.type != "audio_end"
@@ -414,7 +416,7 @@ async def _sent(websocket: WebSocket, item: bytes | str) -> None:
     """Send one message.
 
     Raises:
-        WebSocketDisconnect: The client has left.
+        WebSocketDisconnect: The client has disconnected.
         _ClosedError: The client reads too slowly.
     """
     try:

@@ -76,7 +76,7 @@ class ArgumentValidator:
                     return arguments
                 return self._completed(arguments) if valid else self._repaired(arguments)
         except UnicodeError as error:
-            raise _refusal("hold half a character (a lone surrogate)") from error
+            raise _refusal("have half a character (a lone surrogate)") from error
         except ValueError as error:  # raised by jsonschema-rs for keys that are not strings
             raise _refusal("must have strings as keys") from error
         raise _refusal(say("argument_too_deep"))

@@ -85,7 +85,9 @@ def steps_of(path: Path) -> tuple[str, ...]:
         steps.append(next(group for group in match.groups() if group is not None))
         position = match.end()
     if position < len(rest) or not steps:
-        raise ValueError(f"{path!r} is not a path: write such as 'amount', 'to.city', 'files[*]'")
+        raise ValueError(
+            f"{path!r} is not a path: write one such as 'amount', 'to.city', 'files[*]'"
+        )
     return tuple(steps)
 
 

@@ -138,7 +138,7 @@ class NoteTools:
 
         Args:
             tag: Only those with this tag.
-            limit: How many at most.
+            limit: The maximum number of notes.
         """
         return await _found(ctx.session, "", tag, limit)
 
@@ -151,7 +151,7 @@ class NoteTools:
         Args:
             query: Words that all occur in the note, in any order; beginnings of words suffice.
             tag: Only notes with this tag.
-            limit: How many at most.
+            limit: The maximum number of notes.
         """
         return await _found(ctx.session, query, tag, limit)
 

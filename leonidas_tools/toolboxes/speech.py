@@ -65,7 +65,7 @@ async def change_voice(voice: Voice, ctx: ToolContext) -> ToolResult:
 async def pause_speech(
     ctx: ToolContext, seconds: Annotated[float, Field(gt=0, le=30)] = 2.0
 ) -> ToolResult:
-    """Pause what is being said; it goes on afterwards.
+    """Pause the speech; it continues afterwards.
 
     Args:
         seconds: How long to pause.
@@ -77,7 +77,7 @@ async def pause_speech(
 
 @tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def resume_speech(ctx: ToolContext) -> dict[str, bool]:
-    """Go on speaking after a pause."""
+    """Continue speaking after a pause."""
     speech = ctx.session.get(SpeechState)
     was_paused = speech.paused_seconds > 0
     speech.resume()
@@ -86,10 +86,10 @@ async def resume_speech(ctx: ToolContext) -> dict[str, bool]:
 
 @tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def emphasize_text(text: Annotated[str, Field(min_length=1)], ctx: ToolContext) -> ToolResult:
-    """Stresses words the next time they are spoken.
+    """Emphasize words the next time they are spoken.
 
     Args:
-        text: The words to stress.
+        text: The words to emphasize.
     """
     speech = ctx.session.get(SpeechState)
     return _told(speech, "emphasis", emphasis=list(speech.set(emphasis=(text,)).emphasis))

@@ -146,7 +146,7 @@ class Weather:
         """Weather in a city, today or tomorrow.
 
         Args:
-            city: Name of the city; that of the settings where left out.
+            city: Name of the city; that of the settings by default.
             date: Which day.
         """
         wanted = (city or "").strip() or self._settings.default_city

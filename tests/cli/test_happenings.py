@@ -111,7 +111,7 @@ def test_tools_that_came_and_went_are_named_also_where_a_new_connection_declares
         (
             "connection_renewed",
             {"connection": 2, "resumed": True, "audio_dropped": 3},
-            "renewed     connection 2, the session is resumed, 3 pieces of sound were dropped",
+            "renewed     connection 2, the session is resumed, 3 audio frames were dropped",
         ),
         (
             "connection_lost",

@@ -51,10 +51,10 @@ class AnswerLimits:
 
     def __post_init__(self) -> None:
         if self.timeout_seconds <= 0:
-            raise ValueError(f"timeout_seconds is above 0, not {self.timeout_seconds!r}")
+            raise ValueError(f"timeout_seconds must be above 0, not {self.timeout_seconds!r}")
         if self.retries < 0 or self.backoff_seconds < 0:
             raise ValueError(
-                f"retries and backoff_seconds are 0 or more, not {self.retries!r} and "
+                f"retries and backoff_seconds must be 0 or more, not {self.retries!r} and "
                 f"{self.backoff_seconds!r}"
             )
 

@@ -59,7 +59,7 @@ def _show(servers: list[dict[str, Any]]) -> None:
     for server in servers:
         if server["quarantined"]:
             name = shlex.quote(server["name"])
-            terminal.messages().print(f"what is quarantined has changed: leonidas mcp trust {name}")
+            terminal.messages().print(f"quarantined tools have changed: leonidas mcp trust {name}")
 
 
 def _counted(tools: list[str], quarantined: list[str]) -> str:

@@ -35,11 +35,11 @@ TokenEnv: TypeAlias = Annotated[
 ]
 Origins: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="ORIGIN", help="A web page that may use it; may be repeated."),
+    typer.Option(metavar="ORIGIN", help="A web origin that may use it; may be repeated."),
 ]
 Hosts: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="HOST", help="A name it is reached by; may be repeated."),
+    typer.Option(metavar="HOST", help="A host name that clients use; may be repeated."),
 ]
 Patterns: TypeAlias = Annotated[
     list[str] | None,

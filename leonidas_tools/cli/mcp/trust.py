@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     _Waiting: TypeAlias = dict[str, tuple[Pin, ToolDefinition]]
 
 Tools = Annotated[
-    list[str] | None, typer.Argument(help="Its tools, by the names it gives them; else all.")
+    list[str] | None,
+    typer.Argument(help="Names of its tools, as the server gives them. Default: all."),
 ]
 Fingerprint = Annotated[
     str | None,
-    typer.Option(help="Trust the one tool named if this is what it says; nothing is asked."),
+    typer.Option(help="Trust the named tool without a question if this is its fingerprint."),
 ]
 
 

@@ -37,7 +37,7 @@ def require_devices(*, microphone: bool, speaker: bool) -> None:
             except (ValueError, library.PortAudioError) as error:
                 name = "microphone" if kind == "input" else "speaker"
                 raise ConfigurationError(
-                    f"there is no {name} ({error}): connect one, or name a WAV file by --{name}"
+                    f"there is no {name} ({error}): connect one, or name a WAV file with --{name}"
                 ) from None
 
 
@@ -116,7 +116,8 @@ def _started(kind: str, hertz: int, callback: Any) -> Any:
     except (ValueError, library.PortAudioError) as error:
         name = "microphone" if kind == "RawInputStream" else "speaker"
         raise ConfigurationError(
-            f"the {name} cannot be used ({error}): name a WAV file by --{name}, or say --no-voice"
+            f"the {name} cannot be used ({error}): name a WAV file with --{name}, or pass "
+            "--no-voice"
         ) from None
     return stream
 

@@ -61,7 +61,7 @@ class ReminderTools:
         message: Annotated[str, Field(max_length=2000)] = "",
         repeat: Annotated[str, Field(max_length=300)] = "once",
     ) -> ToolResult:
-        """Remind the user of something at a time, once or again and again.
+        """Remind the user of something at a time, once or repeatedly.
 
         Args:
             title: What to remind of, in a few words.
@@ -133,7 +133,7 @@ class ReminderTools:
         """Remind the user of something again later; its repetitions stay as they are.
 
         Args:
-            reminder_id: Its id, as list_reminders gives it, or as it was told.
+            reminder_id: Its id, as list_reminders or the reminder itself gives it.
             until: When: ISO 8601, or the user's words, such as "in 10 minutes".
         """
         keeper, user = _keeper(ctx), user_of(ctx.session)
