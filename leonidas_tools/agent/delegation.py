@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import Field
 
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Model, ModelParameters
-from leonidas_tools.agent.react import CallsMade, Gathering, ReActAgent, TurnEnded
+from leonidas_tools.agent.react import CallsMade, CollectedSecrets, ReActAgent, TurnEnded
 from leonidas_tools.agent.record import AgentStatus
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.calls.context import ToolContext  # noqa: TC001 - read with the annotations
@@ -285,7 +285,7 @@ class _DelegatedWork:
                 self._delegation.opened() as model,
             ):
                 agent = self._delegation.agent(model, self._runtime, deepest=self._deepest)
-                with Gathering(self._secrets):
+                with CollectedSecrets(self._secrets):
                     result = await agent.run(
                         task,
                         session=self._ctx.session,
@@ -302,7 +302,7 @@ class _DelegatedWork:
                 message=message,
                 reason_code="max_seconds",
             )
-        return _told(result)
+        return _result(result)
 
     def _follow(self, step: Step) -> None:
         """Record a turn, and report text beside calls as progress at intervals."""
@@ -331,7 +331,7 @@ def _depth() -> int:
     return depth
 
 
-def _told(result: AgentResult) -> ToolResult:
+def _result(result: AgentResult) -> ToolResult:
     """Return the result of a run for the voice model."""
     body = done(result.turns)
     if result.ok:

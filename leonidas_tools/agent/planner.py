@@ -100,11 +100,11 @@ class Planner:
             ModelError: The model does not answer.
         """
         listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
-        asked = wording.text("agent_plan_ask", task=task, tools=listed or "-", most=self.max_tasks)
+        prompt = wording.text("agent_plan_ask", task=task, tools=listed or "-", most=self.max_tasks)
         if so_far:
             done = "\n".join(f"- {each.status.value}: {each.title}" for each in so_far)
-            asked = f"{asked}\n\n{wording.text('agent_plan_again', tasks=done)}"
-        said = await answer(self.model, [Message.user(asked)], (), self.parameters)
+            prompt = f"{prompt}\n\n{wording.text('agent_plan_again', tasks=done)}"
+        said = await answer(self.model, [Message.user(prompt)], (), self.parameters)
         known = {tool.name for tool in tools}
         tasks = [each for found in _items(said.text) if (each := _planned(found, known))]
         return Plan(tasks=tasks[: self.max_tasks], usage=said.usage)

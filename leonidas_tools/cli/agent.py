@@ -341,10 +341,10 @@ class _AgentLines:
         from leonidas_tools.agent import FragmentStep
 
         if isinstance(step, FragmentStep):
-            for who, text in _said(step.step):
+            for who, text in _lines(step.step):
                 self._line(who, f"{step.fragment}: {text}")
         else:
-            for who, text in _said(step):
+            for who, text in _lines(step):
                 self._line(who, text)
 
     def plan(self, _kind: "EventKind", data: "Mapping[str, Any]") -> None:
@@ -366,7 +366,7 @@ class _AgentLines:
         self._console.print(f"{who:<8} {shown}", soft_wrap=True)
 
 
-def _said(step: "OrchestratorStep") -> "Iterator[tuple[str, str]]":
+def _lines(step: "OrchestratorStep") -> "Iterator[tuple[str, str]]":
     """Yield the lines that show a step: a word for its kind, and the text."""
     from leonidas_tools.agent import Evaluated, Learned, Recalled
     from leonidas_tools.agent.react import CallsMade, Thought, TurnEnded

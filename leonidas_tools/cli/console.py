@@ -12,7 +12,7 @@ import typer
 
 from leonidas_tools.cli.access import access_of_environment
 from leonidas_tools.cli.generations import model_of
-from leonidas_tools.cli.mcp.serve import Hosts, Origins, TokenEnv, listen_address, until_told
+from leonidas_tools.cli.mcp.serve import Hosts, Origins, TokenEnv, listen_address, until_stopped
 from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.cli.talking import gemini_agent, simulated_agent
 from leonidas_tools.errors import ConfigurationError
@@ -46,7 +46,7 @@ def console(
     Example: leonidas console --http 8787
     """
     asyncio.run(
-        until_told(
+        until_stopped(
             _serve(
                 config or default_config(), http, token_env, allow_host or [], allow_origin or []
             )

@@ -99,7 +99,7 @@ class Lines:
                 self._console.print(Text(f"— {name} —", "bold"))
         width = max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT)
         # A message of the program itself is never truncated: it has instructions for the user.
-        who, text = _told(happening, _LONGEST_TEXT if happening.kind == "session" else width)
+        who, text = _text(happening, _LONGEST_TEXT if happening.kind == "session" else width)
         style = _STYLES.get(who) or _style_of(happening.data)
         at = f"{happening.at_seconds:8.2f}  "
         line = Text.assemble((at, "dim"), (f"{who:<12}", style), text)
@@ -142,7 +142,7 @@ def _status_style(status: str) -> str:
     return "green" if status in ("ok", "no_results", "repeated") else "red"
 
 
-def _told(happening: Happening, width: int) -> tuple[str, str]:
+def _text(happening: Happening, width: int) -> tuple[str, str]:
     """Return the label of a happening, and its text."""
     data = happening.data
     if happening.kind == "said":

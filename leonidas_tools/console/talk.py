@@ -168,7 +168,7 @@ class TalkEndpoint:
             if known is not None and not known.is_over:
                 closed = await known.serve(websocket, is_resumed=True)
             else:
-                closed = await self._begun().serve(websocket, is_resumed=False)
+                closed = await self._start().serve(websocket, is_resumed=False)
         except _ClosedError as refused:
             closed = refused
         finally:
@@ -176,7 +176,7 @@ class TalkEndpoint:
         if closed is not None:
             await _close(websocket, closed.code, closed.reason)
 
-    def _begun(self) -> _Talk:
+    def _start(self) -> _Talk:
         """Start a conversation.
 
         Raises:
@@ -201,7 +201,7 @@ class TalkEndpoint:
         return talk
 
 
-class _Seat:
+class _ClientSlot:
     """The connection of a client in a conversation; a later client replaces it."""
 
     def __init__(self) -> None:
@@ -218,7 +218,7 @@ class _Talk:
         self._closing = closing
         self._is_open = asyncio.Event()
         self._over: asyncio.Future[_ClosedError] = asyncio.get_running_loop().create_future()
-        self._place: _Seat | None = None
+        self._place: _ClientSlot | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._heard = _Waiting(_MOST_UNHEARD_BYTES)
         self._unsent = _Waiting(_MOST_UNSENT_BYTES)
@@ -258,7 +258,7 @@ class _Talk:
 
         An earlier client is disconnected: its connection may be lost without notice.
         """
-        before, mine = self._place, _Seat()
+        before, mine = self._place, _ClientSlot()
         self._place = mine
         self._wait_no_more()
         try:
@@ -291,7 +291,7 @@ class _Talk:
             self._patience = None
 
     async def _joined(
-        self, websocket: WebSocket, place: _Seat, *, is_resumed: bool
+        self, websocket: WebSocket, place: _ClientSlot, *, is_resumed: bool
     ) -> _ClosedError | None:
         listening = asyncio.create_task(self._listen(websocket), name="console:talk-listen")
         sending = asyncio.create_task(self._send(websocket, is_resumed), name="console:talk-send")
@@ -365,10 +365,10 @@ class _Talk:
             self._is_open.set()
             # Without a context, cancelling a chain of processors would hang.
             async with processor.context():
-                async for part in agent(self._said()):
-                    self._hear(part)
+                async for part in agent(self._inputs()):
+                    self._receive(part)
 
-    async def _said(self) -> AsyncIterator[ProcessorPart]:
+    async def _inputs(self) -> AsyncIterator[ProcessorPart]:
         from genai_processors.content_api import ProcessorPart
 
         while True:
@@ -385,17 +385,17 @@ class _Talk:
                 ended = {"audio_stream_end": True}
                 yield ProcessorPart("", role="user", substream_name="realtime", metadata=ended)
 
-    def _hear(self, part: ProcessorPart) -> None:
+    def _receive(self, part: ProcessorPart) -> None:
         blob = part.part.inline_data
         if part.metadata.get("interrupted"):
             self._unsent.silence()
-            self._tell("interrupted")
+            self._send_event("interrupted")
         elif blob is not None and blob.data and (blob.mime_type or "").startswith("audio/pcm"):
             self._unsent.put(blob.data)
         if part.metadata.get("turn_complete"):
-            self._tell("turn_complete")
+            self._send_event("turn_complete")
 
-    def _tell(self, kind: str) -> None:
+    def _send_event(self, kind: str) -> None:
         self._unsent.put(json.dumps({"type": kind}))
 
 

@@ -262,7 +262,7 @@ class Store:
             name_of(session.id), user=name_of(owner_of(user_of(session)))
         )
 
-    async def is_settled_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
+    async def is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
         """Return whether the question of a call was answered elsewhere, so that it does not run.
 
         Args:
@@ -274,11 +274,11 @@ class Store:
         """
         try:
             async with asyncio.timeout(_DURABLE_SECONDS):
-                return await self.approvals.is_settled_elsewhere(grant, is_once=self.is_once(call))
+                return await self.approvals.is_answered_elsewhere(grant, is_once=self.is_once(call))
         except TimeoutError:
             raise StoreError("The store does not respond") from None
 
-    async def settle(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
+    async def store_outcome(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
         """Store the outcome of a call that continued after its process ended.
 
         Args:
@@ -292,7 +292,7 @@ class Store:
         Raises:
             StoreError: The database cannot be written to.
         """
-        return await self._call_starts.settle(before, call, result, self._database)
+        return await self._call_starts.store_outcome(before, call, result, self._database)
 
     async def untrusted_read(self, session: str, *, user: str | None) -> list[str]:
         """Return the tools whose untrusted results a session of this user has read.

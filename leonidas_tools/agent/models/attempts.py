@@ -135,7 +135,7 @@ async def bounded(
                 while (chunk := await clock.next(chunks)) is not None:
                     yield chunk
         except ModelError as error:
-            failure = _told(error, secrets)
+            failure = _masked(error, secrets)
         else:
             return
         wait = failure.retry_after_seconds or _backoff(limits, number)
@@ -173,7 +173,7 @@ class _Clock:
             self.seconds_left -= time.monotonic() - begun
 
 
-def _told(error: ModelError, secrets: KnownSecrets) -> ModelError:
+def _masked(error: ModelError, secrets: KnownSecrets) -> ModelError:
     """Return the error with secrets masked, and without its cause, which may have secrets."""
     text = secrets.text(str(error))
     cut = shortened(text, _LONGEST_MESSAGE)

@@ -75,12 +75,12 @@ async def _status(config: Path) -> list[dict[str, Any]]:
         running = {server["name"]: server for server in tools.mcp_servers.status()}
         denied = {tool.name for tool in tools.registry if tool.metadata.quarantine is not None}
         return [
-            _told(name, settings.transport, running.get(name, {}), denied)
+            _as_json(name, settings.transport, running.get(name, {}), denied)
             for name, settings in tools.settings.current.mcp_servers.items()
         ]
 
 
-def _told(name: str, transport: Any, server: dict[str, Any], denied: set[str]) -> dict[str, Any]:
+def _as_json(name: str, transport: Any, server: dict[str, Any], denied: set[str]) -> dict[str, Any]:
     tools = server.get("tools", [])
     return {
         "name": name,

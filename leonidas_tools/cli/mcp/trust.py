@@ -95,7 +95,7 @@ def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> Non
     from leonidas_tools.redaction.visible import revealed
 
     if as_json:
-        terminal.write_json([_told(name, *each) for name, each in waiting.items()])
+        terminal.write_json([_as_json(name, *each) for name, each in waiting.items()])
         return
     for name, (pin, said) in waiting.items():
         terminal.say(f"{name!r} has changed: {', '.join(fields_of(pin))}")
@@ -108,7 +108,7 @@ def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> Non
         terminal.say(f"no tool of {server!r} is waiting to be trusted")
 
 
-def _told(name: str, pin: "Pin", said: "ToolDefinition") -> dict[str, object]:
+def _as_json(name: str, pin: "Pin", said: "ToolDefinition") -> dict[str, object]:
     from leonidas_tools.mcp.trust.quarantine import diff_of, fields_of
 
     return {

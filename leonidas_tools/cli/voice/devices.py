@@ -61,7 +61,7 @@ class DeviceMicrophone:
         def heard(sound: Any, *_: Any) -> None:
             frame = bytes(sound)
             with contextlib.suppress(RuntimeError):  # the loop is closed already
-                loop.call_soon_threadsafe(self._hear, frame)
+                loop.call_soon_threadsafe(self._receive, frame)
 
         self._stream = _started("RawInputStream", MICROPHONE_HERTZ, heard)
         return self
@@ -70,7 +70,7 @@ class DeviceMicrophone:
         """Stop recording."""
         self._stream.close()
 
-    def _hear(self, frame: bytes) -> None:
+    def _receive(self, frame: bytes) -> None:
         if self._frames.full():
             self._frames.get_nowait()
         self._frames.put_nowait(frame)

@@ -88,7 +88,7 @@ class ReminderTools:
             )
         ctx.undo(keeper.delete, user, reminder.id)
         key = "reminder_repeats" if reminder.rrule else "reminder_set"
-        return self._told(reminder, key)
+        return self._result(reminder, key)
 
     @tool(category="system", effect="read", lane="reminders", tags=["reminders"])
     async def list_reminders(self, ctx: ToolContext) -> ToolResult:
@@ -144,7 +144,7 @@ class ReminderTools:
             before = _known(await keeper.read(user, reminder_id), reminder_id)
             ctx.undo(keeper.restore, before)
             after = await keeper.snooze(user, reminder_id, when.at.timestamp())
-        return self._told(_known(after, reminder_id), "reminder_snoozed")
+        return self._result(_known(after, reminder_id), "reminder_snoozed")
 
     def _read(self, text: str) -> When:
         try:
@@ -157,7 +157,7 @@ class ReminderTools:
         except WrongRuleError as error:
             raise _wrong_rule(error) from error
 
-    def _told(self, reminder: Reminder, key: str) -> ToolResult:
+    def _result(self, reminder: Reminder, key: str) -> ToolResult:
         speech = say(key, when=self._when(reminder), title=reminder.title)
         return ToolResult(result=self._shown(reminder), speech=speech)
 

@@ -103,9 +103,9 @@ class ReminderClock:
             if user_of(session) in users:
                 continue
             users.add(user_of(session))
-            for reminder in await self._keeper.untold(user_of(session)):
-                if await self._keeper.tell(reminder):
-                    self._tell(reminder, session, now)
+            for reminder in await self._keeper.undelivered(user_of(session)):
+                if await self._keeper.mark_delivered(reminder):
+                    self._announce(reminder, session, now)
 
     async def _looked(self) -> float:
         """Call `look`, and return the seconds to wait before the next call."""
@@ -142,12 +142,12 @@ class ReminderClock:
             self._deliveries.add(task)
             task.add_done_callback(self._deliveries.discard)
 
-    def _tell(self, reminder: Reminder, session: Any, now: float) -> None:
+    def _announce(self, reminder: Reminder, session: Any, now: float) -> None:
         """Announce a fired reminder in a session of the user."""
         zone = ZoneInfo(reminder.zone)
-        told = _as_json(reminder, reminder.untold, now)
+        told = _as_json(reminder, reminder.undelivered, now)
         if told["missed"]:
-            moment = datetime.fromtimestamp(reminder.untold or now, UTC)
+            moment = datetime.fromtimestamp(reminder.undelivered or now, UTC)
             when = spoken_time(moment, datetime.fromtimestamp(now, UTC), zone)
             speech = say("reminder_missed", when=when, title=reminder.title)
         else:
