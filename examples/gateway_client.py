@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import WebSocketException
 
 from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor
 from leonidas_tools.gateway import make_token, serve_gateway
@@ -47,14 +47,15 @@ async def talk(addresses: Sequence[str], token: str, text: str) -> None:
                     elif told["type"] == "turn_complete":
                         print(f"heard: {heard_bytes / 32000:.1f} s")
                         return
-        except (OSError, ConnectionClosed) as lost:
-            print(f"{address}: {lost}")
+        except (OSError, WebSocketException) as lost:  # such as a token that is refused
+            print(f"{address}: {lost}", file=sys.stderr)
+    sys.exit(1)
 
 
 async def main() -> None:
     text = "How is the weather in Lisbon?"
     if sys.argv[1:]:
-        await talk(sys.argv[1:], os.environ["LEONIDAS_TOKEN"], text)
+        await talk(sys.argv[1:], os.environ.get("LEONIDAS_TOKEN", ""), text)
         return
     tools, secret = AdvancedToolProcessor(), secrets.token_hex(32)
     model = [

@@ -1,16 +1,23 @@
 """The toolboxes at work: a note is read, code is run, a file written, and a reminder fires.
 
-The simulator plays Gemini, and all files are in a temporary directory. Code runs in the sandbox,
-which needs bubblewrap or Landlock. Run it: `python examples/toolboxes.py`
+The simulator plays Gemini; all files are in a temporary directory. It needs the extras `sandbox`
+and `reminders`, libseccomp, and bubblewrap or Landlock. Run it: `python examples/toolboxes.py`
 """
 
 import asyncio
 import contextlib
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession, ToolSession
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    GeminiLiveProcessor,
+    LeonidasError,
+    LiveToolSession,
+    ToolSession,
+)
 from leonidas_tools.simulator import (
     Call,
     LiveSimulator,
@@ -87,4 +94,7 @@ async def main() -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
-        asyncio.run(main())
+        try:
+            asyncio.run(main())
+        except LeonidasError as error:  # such as an extra that is not installed
+            sys.exit(str(error))

@@ -22,19 +22,19 @@ logger = visible_logger(__name__)
 
 _GRACE_SECONDS = 1.0
 _MOST_ATTEMPTS = 3
-"""Invalid answers after which the question counts as denied."""
+"""Number of invalid answers after which the question counts as denied."""
 
 
 def channel_of(session: ToolSession, asking: Asking) -> Channel | None:
-    """Return the session's own channel, else the one of all sessions."""
+    """Return the session's own channel, else the channel of all sessions."""
     policy = session.find(SessionPolicy)
     return (None if policy is None else policy.channel) or asking.channel
 
 
 async def ask(desk: Approvals, question: Question, channel: Channel) -> tuple[Decision, str] | None:
-    """Return the first answer, by the channel or `Approvals.decide`; `None` if it comes later.
+    """Return the first answer by the channel or `Approvals.decide`; `None` if it comes later.
 
-    Cancelling this withdraws the question.
+    Cancellation withdraws the question.
     """
     assert question.waiter is not None
     asking = asyncio.get_running_loop().create_task(_by_channel(desk, question, channel))
@@ -54,7 +54,7 @@ async def ask(desk: Approvals, question: Question, channel: Channel) -> tuple[De
 
 
 async def _by_channel(desk: Approvals, question: Question, channel: Channel) -> None:
-    """Ask through the channel; if it fails, the question is denied."""
+    """Ask through the channel, and deny the question if the channel fails."""
     try:
         for _ in range(_MOST_ATTEMPTS):
             decision = await channel(question.request)
@@ -74,7 +74,7 @@ async def _by_channel(desk: Approvals, question: Question, channel: Channel) -> 
 
 
 def _fits(desk: Approvals, question: Question, decision: Decision, by: str) -> bool:
-    """Settle the question; return `False` if the values are invalid and must be asked for again."""
+    """Close the question; return `False` if the values are invalid and must be asked for again."""
     try:
         desk.decide(question.request.id, decision, by=by)
     except ToolValidationError as error:

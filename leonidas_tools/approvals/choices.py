@@ -1,7 +1,7 @@
-"""Hold the values that a model reports for a choice against what the user has said.
+"""Compare the values that a model reports for a choice with what the user has said.
 
 A choice counts only if the user has named it, in the words of the question or by its number; so
-neither the model nor a text that it has read can choose for the user. All else is asked again.
+neither the model nor a text that it has read can choose. Any other value is asked for again.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _SIZES = {
     "m": ("medium", "médio", "média", "中"),
     "l": ("large", "grande", "大"),
 }
-"""The words that are said for the letters of sizes."""
+"""The spoken words for the letters of sizes."""
 
 
 def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schemas of the values that an answer consists of, by name."""
+    """Return the schemas of the values of an answer, by name."""
     properties = schema.get("properties")
     return dict(properties) if isinstance(properties, dict) else {}
 
 
 def options_of(schema: Any) -> Iterator[tuple[Any, str]]:
-    """Yield the values of a property that can be chosen, each with the name to show.
+    """Yield the values of a property that can be chosen, each with its display name.
 
     Example:
         >>> list(options_of({"oneOf": [{"const": "r", "title": "Red"}]}))
@@ -73,8 +73,8 @@ def are_chosen(
         schema: The schema of the answer.
         given: The values by name.
         said: The user's utterances since the question was asked.
-        asked: The words in which the model has asked. An option can be named by its number only if
-            they name all options in their order.
+        asked: The words with which the model asked. An option can be named by its number only if
+            these words name all options in order.
 
     Example:
         >>> size = {"properties": {"size": {"enum": ["small", "large"]}}}
@@ -109,7 +109,7 @@ def are_numbers_said(
 ) -> bool:
     """Return whether the user has said each number that the model reports.
 
-    A default of the server needs no words, and a number with options is a choice.
+    A default of the server need not be said, and a number with options counts as a choice.
 
     Example:
         >>> count = {"properties": {"count": {"type": "integer", "default": 1}}}
@@ -134,12 +134,12 @@ def are_numbers_said(
 
 
 def is_yes(value: Any) -> bool:
-    """Return whether a value is a yes, which the user must have said explicitly."""
+    """Return whether a value means yes, which the user must have said explicitly."""
     return value is True or (isinstance(value, str) and judge(value) is Meaning.YES)
 
 
 def is_no(value: Any) -> bool:
-    """Return whether a value is a no."""
+    """Return whether a value means no."""
     return value is False or (isinstance(value, str) and judge(value) is Meaning.NO)
 
 
@@ -159,9 +159,9 @@ class _Choice:
         )
 
     def is_named(self, heard: Sequence[str], others: Sequence[Any]) -> bool:
-        """Return whether the words name what is chosen, and no other option.
+        """Return whether the words name the chosen values, and no other option.
 
-        `others` are the chosen values of all properties. A default of the server needs no words.
+        `others` are the chosen values of all properties. A default of the server need not be said.
         """
         named = list(dict.fromkeys(value for value, _ in self._found(heard)))
         if self._is_named_otherwise(heard):
@@ -171,7 +171,7 @@ class _Choice:
         if isinstance(self._value, list):
             return set(named) == set(self.chosen)
         options = [value for value, _ in self._options]
-        # Only the order tells two values of one kind apart.
+        # Only the order distinguishes two values of one kind.
         return named == list(dict.fromkeys(each for each in others if each in options))
 
     def _is_named_otherwise(self, heard: Sequence[str]) -> bool:
@@ -229,7 +229,7 @@ def _is_inside_number(words: Sequence[str], start: int, end: int) -> bool:
 
 
 def _takes_text(schema: Any) -> bool:
-    """Return whether a property can be any text, which may be said beside a choice."""
+    """Return whether a property accepts any text, which the user may say beside a choice."""
     is_open = isinstance(schema, dict) and schema.get("type") not in (
         "integer",
         "number",
@@ -239,7 +239,7 @@ def _takes_text(schema: Any) -> bool:
 
 
 def _is_given(schema: Any, value: Any) -> bool:
-    """Return whether a text has more than nothing or the default of the server."""
+    """Return whether a text is neither empty nor the default of the server."""
     return value not in (None, "") and value != schema.get("default")
 
 
@@ -263,7 +263,7 @@ def _names(value: Any, name: str) -> Iterator[tuple[str, ...]]:
 
 
 def _phrases_for(place: int, *, numeric: bool) -> set[tuple[str, ...]]:
-    """Return what is said for the option at that place; no bare numbers among numeric options."""
+    """Return the phrases for the option at an index; omit bare numbers if options are numeric."""
     texts: list[str] = []
     ordinals = [each.split() for each in _ORDINALS.split("|")]
     if place < len(ordinals):

@@ -1,4 +1,4 @@
-"""The open questions of a session: asked, answered, withdrawn or expired."""
+"""The open questions of a session, until they are answered, withdrawn or expired."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 FAILURE = "failure"
-"""The `by` of a denial where the person could not be asked."""
+"""The `by` of a denial because nobody could be asked."""
 
 _REMEMBERED = 256
 _MOST_SPOKEN = 16
-"""Limit of spoken questions open at once."""
+"""Maximum number of spoken questions that are open at once."""
 _EXPIRED = "approval_expired"
 _CLOSED = {
     "approval_used": "question_used",
     _EXPIRED: "question_expired",
     "withdrawn": "question_withdrawn",
 }
-"""The key of the text for each way in which a question was closed."""
+"""The text key for each way in which a question was closed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """Permit one run of a call whose question was approved.
+    """A permission for one run of a call whose question was approved.
 
     Args:
-        digest: The hash of what may run.
+        digest: The hash of the call that may run.
         request: The question.
-        by_silence: Whether nobody has answered it, so that the call proceeds.
+        by_silence: Whether the call proceeds because the question expired without an answer.
     """
 
     digest: str
@@ -70,7 +70,7 @@ OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
 
 
 class Approvals:
-    """Keep the open questions of a session and settle their answers.
+    """Keeps the open questions of a session, and closes them with their answers.
 
     The `ToolSession` owns it, so that a question survives interruptions and reconnects.
 
@@ -83,15 +83,15 @@ class Approvals:
     def __init__(self) -> None:
         self._open: dict[str, Question] = {}
         self._closed: OrderedDict[str, tuple[str, str]] = OrderedDict()
-        """How the last questions were closed, with the hashes of what was asked, by their ids."""
+        """The closing codes and the hashes of the last closed questions, by question id."""
         self._grants: dict[int, Grant] = {}
-        """What was approved, by the number of the call that may run it."""
+        """The permissions of approved calls, by call number."""
         self._approved: dict[int, Question] = {}
-        """The questions of approved calls, by their numbers."""
+        """The questions of approved calls, by call number."""
         self._moved: dict[int, tuple[str, str]] = {}
-        """The id and the hash that a question had in another process, by the number of its call."""
+        """The id and the hash that a question had in another process, by call number."""
         self._sharing: dict[str | int, list[ToolCall]] = {}
-        """The equal calls that wait for the answer to the question of another one, by that one."""
+        """The equal calls that wait for the answer to one question, by the key of its call."""
         self._current: Question | None = None
         self._changes = Listeners[[]]("approvals")
         self._left = Listeners["Question"]("open questions")
@@ -107,7 +107,7 @@ class Approvals:
         return self._changes.subscribe(listener)
 
     def on_left(self, listener: Callable[[Question], None]) -> Callable[[], None]:
-        """Subscribe to open questions that no channel asks: the answer comes later, or by voice.
+        """Subscribe to open questions that no channel asks; their answers come later, or by voice.
 
         Returns:
             A function that unsubscribes.
@@ -115,12 +115,12 @@ class Approvals:
         return self._left.subscribe(listener)
 
     def on_result(self, listener: OnResult) -> Callable[[], None]:
-        """Subscribe to new results of calls that were answered before.
+        """Subscribe to new results of calls that already have a result.
 
-        Such a call was answered `pending_approval`, or failed and a person has decided about it.
+        The first result was `pending_approval`, or a failure that a person has then decided about.
 
         Args:
-            listener: Receives the call and its result. It is not called where the result is the
+            listener: Receives the call and its result. It is not called if the result is the
                 answer to `confirm_action`.
 
         Returns:
@@ -129,7 +129,7 @@ class Approvals:
         return self._results.subscribe(listener)
 
     def on_outcome(self, listener: OnResult) -> Callable[[], None]:
-        """Subscribe to the same results, and to those that are the answer to `confirm_action`.
+        """Subscribe to the results of `on_result`, and to answers to `confirm_action`.
 
         Returns:
             A function that unsubscribes.
@@ -190,7 +190,7 @@ class Approvals:
     def is_behind_another(self, question: Question) -> bool:
         """Return whether another spoken question must be answered first.
 
-        One question at a time accepts spoken answers, so that a yes is unambiguous.
+        Only one question at a time accepts spoken answers, so that a yes is unambiguous.
         """
         return self._current is not None and self._current is not question
 
@@ -200,17 +200,17 @@ class Approvals:
         return question.pending_result("waits" if is_second else None)
 
     def share(self, question: Question, call: ToolCall) -> ToolResult:
-        """Return the result of a call that is equal to the one of an open question.
+        """Return the result of a call that is equal to the call of an open question.
 
-        One answer does for both, and the `on_outcome` listeners hear of each.
+        One answer serves both calls, and the `on_outcome` listeners receive a result for each.
         """
         self._sharing.setdefault(_key(question.call), []).append(call)
         return self.pending_result(question)
 
     def left_open(self, question: Question, call: ToolCall) -> ToolResult:
-        """Return the result of a call whose channel has left its question to be answered later.
+        """Return the result of a call whose channel left its question open for a later answer.
 
-        Of equal calls that were made at once, only the first is asked about.
+        If equal calls are made at once, only the first one opens a question.
         """
         first = self.with_hash(question.request.hash)
         is_second = first is not None and first is not question and first.waiter is None
@@ -235,28 +235,28 @@ class Approvals:
             self._left.notify(question)
 
     def expect(self, number: int, approval_id: str, digest: str) -> None:
-        """Let the question of a call keep the id that it had in another process."""
+        """Let the question of a call keep the id that it has in another process."""
         self._moved[number] = (approval_id, digest)
 
     def moved(self, number: int) -> tuple[str, str] | None:
-        """Remove and return the id and the hash that the question of a call had elsewhere."""
+        """Remove and return the id and the hash that a question had in another process, if any."""
         return self._moved.pop(number, None)
 
     def redeem(self, number: int, digest: str) -> bool:
-        """Use up the permission of a call; return whether it covers what is about to run."""
+        """Use up the permission of a call, and return whether it covers the call about to run."""
         grant = self._grants.pop(number, None)
         return grant is not None and grant.digest == digest
 
     def grant_of(self, number: int) -> Grant | None:
-        """Return the permission of a call, if a question has given it one."""
+        """Return the permission of a call, if it has one."""
         return self._grants.get(number)
 
     def approved(self, number: int, question: Question) -> None:
-        """Note that a call was approved, which may have to wait before it runs."""
+        """Record that a call was approved; the call may have to wait before it runs."""
         self._approved[number] = question
 
     def ended(self, number: int) -> None:
-        """Forget an approved call."""
+        """Remove an approved call."""
         self._approved.pop(number, None)
 
     def is_taken_back(self, number: int) -> bool:
@@ -282,7 +282,7 @@ class Approvals:
             self._tell_sharing(question.call, wording.denied(_tool(question), "withdrawn"))
 
     def withdraw_by_tool(self, question: Question) -> None:
-        """Withdraw a question at its asker's request; the call continues."""
+        """Withdraw a question for the tool that asked it, and let the call continue."""
         if self._open.get(question.request.id) is question:
             self._close(question, "withdrawn")
             question.announce_closed("withdrawn", by="tool")
@@ -294,7 +294,7 @@ class Approvals:
             self.withdraw(question)
 
     def settle(self, question: Question, decision: Decision, *, by: str) -> Decision:
-        """Close a question with an answer, validated; the caller then runs or denies the call."""
+        """Close a question with a validated answer; the caller then runs or denies the call."""
         decision = _fit_decision(question, decision)
         self._close(question, "approval_used")
         if decision.answer is Answer.ALWAYS:
@@ -305,16 +305,16 @@ class Approvals:
     async def run(
         self, question: Question, decision: Decision, *, waits: bool = False
     ) -> ToolResult:
-        """Run the call of a settled question anew, and return its result.
+        """Run the call of a closed question again, and return its result.
 
-        `waits` says that the call itself waits for it, so that it needs no word of the question.
+        With `waits`, the first call waits for the result, so that it need not name the question.
         """
         call = self._granted_call(question, decision)
         if call.tool is None:
             question.abort_resume(call)
             return _unknown_tool(question)
         if waits:
-            call = replace(call, retried=True)  # it repeats nothing but the call that waits
+            call = replace(call, retried=True)  # it repeats only the call that waits
         self.tell_running(question.call)
         try:
             result = await question.asking.runner.run(call, question.sinks)
@@ -324,20 +324,20 @@ class Approvals:
         return result if waits else _with_question(question, decision, result)
 
     def start_soon(self, question: Question, decision: Decision) -> None:
-        """Start the call of a settled question once the one that has asked has ended."""
-        # In an empty context: it is a call of its own.
+        """Start the call of a closed question after the call that asked has ended."""
+        # In an empty context, since it is a separate call.
         asyncio.get_running_loop().call_soon(self._start, question, decision, context=Context())
 
     def deliver_late(self, question: Question, result: ToolResult) -> None:
-        """Pass a result to the `on_result` listeners, since no call waits for it."""
+        """Notify the `on_result` listeners of a result, since no call waits for it."""
         self._deliver(question, result)
 
     def tell_running(self, call: ToolCall) -> None:
-        """Notify the `on_outcome` listeners that a call runs whose earlier result is outdated."""
+        """Notify the `on_outcome` listeners that a call runs again, so its result is outdated."""
         self.tell_outcome(call, repeated(call.name))
 
     def tell_outcome(self, call: ToolCall, result: ToolResult) -> None:
-        """Notify the `on_outcome` listeners of a result that another call is answered with."""
+        """Notify the `on_outcome` listeners of a result that another call returns."""
         self._outcomes.notify(call, result)
         self._tell_sharing(call, result)
 
@@ -371,7 +371,7 @@ class Approvals:
         question.asking.runner.start(call, on_end, question.sinks)
 
     def _resume(self, question: Question, decision: Decision, why_not: str) -> None:
-        """Resume the call that asked: where it waits, else as a new call."""
+        """Resume the waiting call that asked, or else run it as a new call."""
         if question.waiter is not None:
             question.waiter.set_result((decision, why_not))
         else:
@@ -401,7 +401,7 @@ class Approvals:
         return call
 
     def _expire(self, question: Question) -> None:
-        """Close an expired question; with `on_expiry: proceed` the call runs on silence only."""
+        """Close an expired question; with `on_expiry: proceed`, run the call if nobody answered."""
         proceeds = question.request.on_expiry == "proceed" and question.is_met_with_silence()
         self._close(question, _EXPIRED)
         decision = Decision.approve() if proceeds else Decision.deny()
@@ -423,7 +423,7 @@ class Approvals:
         self._changes.notify()
 
     def _select_next(self) -> None:
-        """Let the next question accept spoken answers, from what is said after this moment."""
+        """Let the next spoken question accept answers that are spoken from now on."""
         if self._current is not None and self._current.request.id in self._open:
             return
         self._current = next((each for each in self._open.values() if each.is_spoken), None)
@@ -435,7 +435,7 @@ class Approvals:
 
 
 def _key(call: ToolCall) -> str | int:
-    """Return a key that a call shares with its copies, such as the one that is approved."""
+    """Return a key that a call shares with its copies, such as the approved one."""
     return call.number if call.id is None else call.id
 
 
@@ -449,11 +449,11 @@ def _unknown_tool(question: Question) -> ToolResult:
 
 
 def _remember(question: Question, scope: Scope) -> None:
-    """Store the answer in the session, the user's preferences or the settings file.
+    """Store an "always" in the session, the user's preferences or the settings file.
 
     It covers only the question of the same rule, about the same tool of the same server, with the
-    definition that the tool had when it was asked about. A question about the risks of a call is
-    asked again: another call may have others.
+    same definition of the tool. A question about the risks of a call is asked again, since another
+    call may have other risks.
     """
     if question.rule.name == RISKS.name:
         return
@@ -520,9 +520,9 @@ def _fit_decision(question: Question, decision: Decision) -> Decision:
 
 
 def _with_question(question: Question, decision: Decision, result: ToolResult) -> ToolResult:
-    """Add the tool and the question to a result, since it is the answer to another call.
+    """Add the tool and the question to a result, since another call returns it.
 
-    A result that asks a further question stays as it is.
+    A result that asks a further question loses only its exception.
     """
     if result.status is ResultStatus.PENDING_APPROVAL:
         return replace(result, error=None)
@@ -544,7 +544,7 @@ def _without_fixed(question: Question, edited: Mapping[str, Any]) -> dict[str, A
     """Return edited arguments without those that the settings fix.
 
     Raises:
-        ToolValidationError: One of those was edited.
+        ToolValidationError: A fixed argument was edited.
     """
     shown, fixed = question.request.details, question.call.as_run({})
     for name in edited.keys() & fixed.keys():

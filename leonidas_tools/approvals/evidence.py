@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolSession
 
 _HEAR_SECONDS = 4.0
-"""Time after the model's call within which a transcription may arrive."""
+"""Seconds after the model's call within which a transcription may arrive."""
 _QUIET_SECONDS = 1.5
-"""Silence after which an answer without a marked end counts."""
+"""Seconds of silence after which an answer without a marked end counts."""
 _AFTERTHOUGHT_SECONDS = 0.3
-"""Wait for more words after an answer whose transcription has finished."""
+"""Seconds to wait for more words after an answer whose transcription has finished."""
 
 
 async def confirm(
     session: ToolSession, approval_id: str, *, yes: bool, reason: str | None = None
 ) -> tuple[Question, ToolResult]:
-    """Accept the yes or no that the model reports, as far as the transcript supports it.
+    """Accept the yes or no that the model reports, if the transcript supports it.
 
-    A yes counts only if the model was heard to ask this question, and all that the user was heard
-    to say since is a yes. A no needs no evidence; against a clear yes the question is asked again.
+    A yes counts only if, by the transcript, the model has asked this question and the user has said
+    only yes since. A no needs no evidence; if it contradicts a clear yes, the question is repeated.
 
     Returns:
         The question, and the result: the tool's own if the call was approved.
@@ -67,7 +67,7 @@ async def confirm(
 
 
 def _asked_of_model(desk: Approvals, question_id: str) -> Question:
-    """Return an open question that no channel asks: the model does not know of those."""
+    """Return an open question; raise if a channel asks it, as the model does not know of it."""
     question = desk.question(question_id)
     if question.waiter is not None:
         raise ToolDeniedError(say("question_elsewhere"), reason_code="asked_elsewhere")
@@ -75,7 +75,7 @@ def _asked_of_model(desk: Approvals, question_id: str) -> Question:
 
 
 async def _unproven_yes(desk: Approvals, question: Question, *, yes: bool) -> ToolResult | None:
-    """Return the refusal of what the model reports; `None` if it counts."""
+    """Return the refusal of the reported answer; `None` if the answer counts."""
     if not yes:
         said_yes = question.proof(question.exchange()) is Proof.YES
         return _again(question, "doubtful") if said_yes else None
@@ -88,7 +88,7 @@ async def _unproven_yes(desk: Approvals, question: Question, *, yes: bool) -> To
 
 
 def _unproven(question: Question, proof: Proof) -> ToolResult:
-    """Return the result that tells the model why the transcript shows no yes."""
+    """Return the result that explains to the model why the transcript shows no yes."""
     if proof is Proof.UNFINISHED:
         return wording.unfinished(question.request)
     if proof is Proof.DOUBTFUL:
@@ -104,7 +104,7 @@ def _unproven(question: Question, proof: Proof) -> ToolResult:
 
 
 def _again(question: Question, why: str) -> ToolResult:
-    """Return the result that has the model ask once more; what was said answers nothing."""
+    """Discard what was said, and return the result that makes the model ask once more."""
     question.discard_answers()
     return question.pending_result(why)
 
@@ -114,12 +114,12 @@ def _not_transcribed(key: str) -> ToolResult:
 
 
 async def _proven(question: Question, *, hears_out: bool = False) -> Proof:
-    """Wait for the transcript, and return what it proves.
+    """Wait for the transcript, and return the proof that it contains.
 
     Transcriptions may arrive in pieces, and later than the model's call. An answer counts when its
     transcription has finished. Some models never mark the end: then an answer counts if the model's
     call came after it (so the server has ended the user's turn) and silence follows. Pieces that
-    arrive after the call and have no end do not count. `hears_out` waits for the end of a no too.
+    arrive after the call and have no end do not count. With `hears_out`, wait for the end of a no.
     """
     loop, transcript = asyncio.get_running_loop(), question.transcript
     called = transcript.mark()
@@ -150,12 +150,12 @@ def _values(decision: Decision) -> list[Any]:
 
 
 def _agrees(decision: Decision) -> bool:
-    """Return whether one of the values is a yes, which the user must have said explicitly."""
+    """Return whether a value means yes, which the user must have said explicitly."""
     return any(map(is_yes, _values(decision)))
 
 
 def _refuses(decision: Decision) -> bool:
-    """Return whether each value is a no, so that a no is the answer."""
+    """Return whether every value means no, so that a no is the answer."""
     values = [each for each in _values(decision) if each is not None and each != ""]
     return bool(values) and all(map(is_no, values))
 
@@ -163,7 +163,7 @@ def _refuses(decision: Decision) -> bool:
 async def answer(
     session: ToolSession, question_id: str, answers: Mapping[str, Any] | None
 ) -> tuple[Question, ToolResult]:
-    """Accept the values that the model reports, if the user was heard to answer.
+    """Accept the values that the model reports, if the transcript shows that the user answered.
 
     `None` declines, which needs no evidence.
 
@@ -194,7 +194,7 @@ async def answer(
 
 
 async def _unproven_values(question: Question, decision: Decision) -> ToolResult | None:
-    """Return the refusal of values that the user was not heard to give; `None` if they count."""
+    """Return the refusal of values without evidence in the transcript; `None` if they count."""
     given = decision.arguments or {}
     refuses = _refuses(decision)
     proof = await _proven(question, hears_out=refuses)

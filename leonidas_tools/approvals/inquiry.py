@@ -31,17 +31,17 @@ class Inquiry:
     answered: asyncio.Future[tuple[Decision, str]]
     """Receives the decision, and a reason code for a denial."""
     schema: Mapping[str, Any] | None = None
-    """The JSON Schema of the answer, if more than yes or no is asked for."""
+    """The JSON Schema of the answer, if the question needs more than yes or no."""
     validate: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
-    """Validates and coerces the values that a person gives."""
+    """Validates and coerces the values of the answer."""
     subject: Subject | None = None
-    """Subject that rules may allow or deny without asking; `None` if they may not."""
+    """The subject that rules may allow or deny without asking; `None` if they may not."""
 
 
 class CallPausedError(ToolError):
     """Raised by a tool whose call cannot continue before a person answers.
 
-    The call runs again when the answer has arrived; its tool takes the paused call from
+    The call runs again when the answer has arrived; its tool then takes the paused call from
     `PausedCalls`.
     """
 
@@ -59,15 +59,15 @@ class PausedCalls:
         self._calls: dict[int, OngoingCall] = {}
 
     def put(self, number: int, paused: OngoingCall) -> None:
-        """Let the call of this number resume a paused one."""
+        """Register a paused call, which the call with this number resumes."""
         self._calls[number] = paused
 
     def take(self, number: int) -> OngoingCall | None:
-        """Remove and return the paused call that the call of this number resumes, if any."""
+        """Remove and return the paused call that the call with this number resumes, if any."""
         return self._calls.pop(number, None)
 
     def drop(self, number: int) -> None:
-        """End the paused call that the call of this number should have resumed and has not."""
+        """Abort the paused call that the call with this number did not resume, if any."""
         paused = self.take(number)
         if paused is not None:
             paused.abort()

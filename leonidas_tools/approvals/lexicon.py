@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _LONGEST = 200
-"""The most characters that are judged. A longer answer is never a yes; a longer question has no
+"""Maximum characters that are judged. A longer answer is never a yes; a longer question has no
 words that a yes may repeat."""
 
 _CONSENT = """
@@ -115,15 +115,15 @@ eu autorizo|autorizado|pode continuar|pode seguir|pode prosseguir|podes prossegu
 segue em frente|avança|avance|pode avançar|podes avançar
 """
 _GRANTS_HAN = "同意|批准|允许|允許|继续|繼續"
-"""Consents that may be meant for what the question is about: "Approve." to "Deny the request?"."""
+"""Consents that may refer to the subject of the question: "Approve." to "Deny the request?"."""
 _WITHHOLDING = """
 block|revoke|veto|ban|suspend|freeze|withdraw|withhold|dismiss|disapprove|bloquear|bloqueia|bloqueie
 revogar|vetar|suspender|congelar|negar|retirar
 """
 _WITHHOLDING_HAN = "阻止|屏蔽|封锁|封鎖|撤销|撤銷|撤回|驳回|駁回|冻结|凍結|禁止|暂停|暫停"
-"""Acts that withhold something, so that a grant may be meant for what they withhold."""
+"""Acts that withhold something: a grant may refer to the thing that they withhold."""
 _DEMANDS = "correct|confirm|confirma"
-"""Consents that ask for something of their own with an object: "Correct the amount."."""
+"""Consents that are requests if an object follows: "Correct the amount."."""
 _CONSENT_HAN = """
 好|好的|好吧|好啊|好呀|好嘞|好哒|好滴|好哇|好的呀|好的呢|好好|好好好|是|是的|是啊|是呀|是的呀|是是是
 行|行的|行吧|行啊|行呀|行行行|对|对的|对啊|对呀|对对|对对对|對|對的|對啊|嗯|嗯嗯|嗯嗯嗯|成|成吧
@@ -138,7 +138,7 @@ _ASIDE_HAN = """
 请|請|的|啊|呀|啦|呢
 """
 _STARTS_HAN = "好嗯行对對"
-"""The single characters that may stand right before a longer word of consent."""
+"""Single characters that may begin a run, before a longer word of consent."""
 _REFUSAL_HAN = """
 不|别|別|取消|算了|停|等|没|沒|拒绝|拒絕|以后|以後|待会|待會|晚点|晚點|否|错|錯|唔
 慢着|慢著|且慢|住手|打住|反悔|改主意|撤回|撤销|撤銷|やめ|待って|だめ|ダメ
@@ -156,7 +156,7 @@ _LINKS = """
 a|an|the|to|for|from|of|in|on|at|with|into|i|shall|my|your|this|that|it
 o|os|as|à|ao|aos|às|de|da|do|das|dos|para|pra|por|em|na|nas|nos|com
 """
-"""Words that need a following word: no repetition ends with one, as "Yes, to …" does."""
+"""Words that need a following word: no repetition ends with one, unlike "Yes, to …"."""
 _JOINS = "to|for|from|in|on|at|with|into|à|ao|aos|às|de|da|para|pra|por|em|com"
 """Words that begin a further part of a repetition: "send" … "to Ana"."""
 _ARTICLES = "a|an|the|o|os|as"
@@ -179,26 +179,26 @@ ontem|agora|logo|já|cedo|manhã|tarde|noite|dia|dias|semana|semanas|mês|mes|me
 minutos|terça|quarta|quinta|sexta|sábado|sabado|domingo|feira|próximo|próxima|proximo|proxima|cada
 todo|toda|sempre|vez|vezes|dobro|metade|até|ate|desde|enquanto|caso|quando
 """
-"""Words of time, frequency and condition. A yes with one may set a term of its own, so a yes may
-not repeat them."""
+"""Words of time, frequency and condition. A yes with one of them may set its own condition, so a
+yes may not repeat them."""
 _NEGATIVE = "false|null|0|0.0"
 """Values beside which the name of an argument, repeated alone, means the opposite."""
 _NEGATIVE_TEXTS = """
 off|no|none|never|nothing|disabled|disable|false|null|0|without|hidden|desligado|desligada|não|nao
 nenhum|nenhuma|nunca|nada|falso|falsa
 """
-"""The same, where they are the whole of a text."""
+"""The same, if they are the whole text."""
 _PAUSES = ".,:;?()"
 _HESITATIONS = "um|uh|uhm|er|erm|hm|hmm|well|and|just|hum|éé|e|y|et|und"
-"""Words of doubt in a yes that mean nothing beside the name of an option."""
+"""Words of doubt that have no meaning beside the name of an option."""
 _CHOOSING = """
 i'd|i'll|i'm|like|would|want|take|choose|pick|prefer|have|give|me|get|one|option|choice|number|is
 let's|go|will|eu|quero|queria|prefiro|escolho|gostaria|ser|opção|número|um|uma
 """
-"""Words that choose, beside the name of an option."""
+"""Words that express a choice, beside the name of an option."""
 _CHOOSING_HAN = "我要选選想的那个個来來一号號就用给給吧请請"
 _CUT = "\u2026"
-"""Marks where a text was cut, or the speaker hesitates."""
+"""Marks a cut in a text, or a hesitation."""
 _SPACES = " \t\r\n_"
 _LARGE = "one|hundred|thousand|million|billion|half|cem|cento|mil|milhão|milhões|meio|meia"
 
@@ -249,7 +249,7 @@ def judge(
     """Return whether an answer to a yes-or-no question means yes, no or neither.
 
     Args:
-        text: What was heard or typed.
+        text: The spoken or typed answer.
         question: The question. A yes may repeat its words, but not change them.
         texts: The texts in the question that are data, such as a message to be sent. A yes may
             repeat one only in full and after another word of the question, as in "to Ana".
@@ -284,7 +284,7 @@ def judge(
 
 
 def refuses(text: str) -> bool:
-    """Return whether something in a text refuses, whatever else it says.
+    """Return whether any part of a text refuses.
 
     Example:
         >>> [refuses(text) for text in ("Okay, stop right now!", "No worries.", "Thank you.")]
@@ -297,15 +297,15 @@ def refuses(text: str) -> bool:
 
 
 def spoken_words(text: str) -> list[str]:
-    """Return the words and signs of a text: numbers as digits, Chinese by the character."""
+    """Return the words and signs of a text, with numbers as digits and Chinese by character."""
     each = (list(word) if _script(word[0]) == "han" else [_number(word)] for word in _words(text))
     return [word for words in each for word in words][1:-1]
 
 
 def is_firm(words: Sequence[str], *, is_whole: bool = False) -> bool:
-    """Return whether nothing in the words refuses, doubts, asks or sets a condition.
+    """Return whether the words contain no refusal, doubt, question or condition.
 
-    With `is_whole`, nothing but the choice may have been said, so that no word may be unknown.
+    With `is_whole`, the words contain nothing but the choice, so that no word may be unknown.
     """
     lexicon, joined = _lexicon(), [*words[:1]]
     for before, word in pairwise(words):
@@ -330,7 +330,7 @@ def is_firm(words: Sequence[str], *, is_whole: bool = False) -> bool:
 def _words(text: str, most: int = _LONGEST) -> Iterator[str]:
     """Yield the words of a text, "." and "," for pauses, and each other sign by itself."""
     plain = unicodedata.normalize("NFKC", text[: most + 1]).casefold()
-    if len(plain) > most:  # also where one character has become many
+    if len(plain) > most:  # also if one character has become several
         plain = plain[:most] + _CUT
     plain = plain.translate(_same_signs()).replace("..", _CUT).replace("!", ".").strip(_SPACES)
     word, of = "", ""
@@ -406,7 +406,7 @@ def _lexicon() -> _Lexicon:
     phrases = {
         tuple(said.split()): kind
         for kind, each in _named(_WORDS)
-        # Where a sentence ends is heard no better than where it pauses: "Fine. Thanks."
+        # A transcription may mark a pause as the end of a sentence: "Fine. Thanks."
         for said in ({each, each.replace(" , ", " . ")} if kind is _Kind.DOUBT else {each})
     }
     han = {each: kind for kind, each in _named(_HAN)}
@@ -454,7 +454,7 @@ def _phrases(text: str) -> list[str]:
 
 
 def _pieces(words: Sequence[str]) -> Iterator[_Phrase]:
-    """Yield the phrases of an answer, the longest first; a negated consent is a refusal."""
+    """Yield the phrases of an answer, longest first, and a negated consent as a refusal."""
     negators = _lexicon().negators
     negated = False
     for piece in _found(words):
@@ -491,7 +491,7 @@ def _kind_of(words: Sequence[str], place: int) -> _Kind:
 
 
 def _kind_of_han(run: str) -> _Kind:
-    """Return the effect of a run of Chinese characters: it is consent only as a whole."""
+    """Return the effect of a run of Chinese characters; a run is consent only as a whole."""
     lexicon = _lexicon()
     said = set(_found_han(run))
     if _Kind.UNKNOWN not in said:
@@ -506,7 +506,7 @@ def _kind_of_han(run: str) -> _Kind:
 
 
 def _refuses_han(run: str) -> bool:
-    """Return whether a character refuses in a run of Chinese, outside of words that do not."""
+    """Return whether a run of Chinese refuses, apart from its words of consent and doubt."""
     if _script(run[0]) != "han":
         return False
     left = _lexicon().harmless_han.sub("|", run)
@@ -560,7 +560,7 @@ def _repeats(pieces: Sequence[_Phrase], question: str, texts: Sequence[str]) -> 
 def _is_clear(asked: Sequence[str], places: set[int], texts: Sequence[str]) -> bool:
     """Return whether a repetition can mean only the question.
 
-    It must not be a piece of a text, or one number of several.
+    The repetition must not be a part of a text, or one number of several.
     """
     starts = _numbers_in(asked)
     if len(starts) > 1 and any(at in places and at - 1 not in places for at in starts):
@@ -576,7 +576,7 @@ def _is_clear(asked: Sequence[str], places: set[int], texts: Sequence[str]) -> b
 
 
 def _numbers_in(asked: Sequence[str]) -> list[int]:
-    """Return where numbers begin; "twenty five" is one number."""
+    """Return the indexes at which numbers begin; "twenty five" is one number."""
     are = [is_number(word) for word in asked]
     return [at for at, each in enumerate(are) if each and not (at and are[at - 1])]
 
@@ -598,12 +598,12 @@ def _lent(question: str, texts: Sequence[str]) -> list[str]:
 
 
 def _is_grant(piece: _Phrase) -> bool:
-    """Return whether a consent may be meant for what a question is about."""
+    """Return whether a consent may refer to the subject of a question."""
     return piece.words in _lexicon().grants or _has_any(_GRANTS_HAN, piece)
 
 
 def _asks_to_refuse(question: str, texts: Sequence[str]) -> bool:
-    """Return whether what a question is about is a refusal, such as "deny request"."""
+    """Return whether the subject of a question is a refusal, such as "deny request"."""
     words, withholding = _without_texts(list(_words(question)), texts), _lexicon().withholding
     return any(
         piece.kind is _Kind.REFUSAL
@@ -614,7 +614,7 @@ def _asks_to_refuse(question: str, texts: Sequence[str]) -> bool:
 
 
 def _has_any(table: str, piece: _Phrase) -> bool:
-    """Return whether a run of Chinese has a word of a table."""
+    """Return whether a run of Chinese contains a word of a table."""
     return any(each in piece.words[0] for each in _phrases(table))
 
 
@@ -649,7 +649,7 @@ def _plain_words(text: str) -> list[str]:
 
 
 def _without_signs(words: Iterable[str]) -> list[str]:
-    """Return the words in letters and digits, without articles, and numbers as digits."""
+    """Return the words of letters and digits, with numbers as digits and without articles."""
     articles = _lexicon().articles
     letters = (word for word in words if _script(word[-1]) == "letter" and word not in articles)
     return [_number(word) for word in letters]
@@ -658,7 +658,7 @@ def _without_signs(words: Iterable[str]) -> list[str]:
 def _next(asked: Sequence[str], word: str, place: int, *, follows: bool) -> int:
     """Return the index of the word of the question that `word` repeats; -1 for none.
 
-    `place` is the index of the last repeated word, or -1. `follows` says whether `word` directly
+    `place` is the index of the last repeated word, or -1. `follows` is true if `word` directly
     follows a repeated word in the answer.
     """
     lexicon = _lexicon()

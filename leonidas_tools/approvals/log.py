@@ -1,4 +1,4 @@
-"""Listeners to the questions of a session and how they were closed."""
+"""Notify subscribers when a question of a session is opened or closed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import Decision
 
 CLOSED_BY_NO_PERSON = frozenset({"expiry", "failure", "session", "tool"})
-"""The values of `Closing.by` that stand for no person."""
+"""The values of `Closing.by` that name no person."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,13 +30,13 @@ class Closing:
 
 
 OnQuestion: TypeAlias = Callable[["Question", Closing | None], None]
-"""Receives a question, and how it was closed; `None` if it was just opened."""
+"""Receives a question and how it was closed; `None` if the question was just opened."""
 
 
 class ApprovalLog:
-    """Notify listeners of the questions of a session, with arguments and reasons.
+    """Notifies subscribers of the questions of a session, with arguments and reasons.
 
-    Events carry neither; the store needs both.
+    Events contain neither; the store needs both.
     """
 
     def __init__(self) -> None:

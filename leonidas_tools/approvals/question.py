@@ -1,4 +1,4 @@
-"""One open question: the call that waits for it, and what is needed to run that call."""
+"""One open question: the call that waits for it, and the data with which to run that call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _MOST_CHARACTERS = 20_000
-"""The most characters that are searched for a no; in more, there may be one."""
+"""Maximum characters that are searched for a no; longer speech may contain one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,7 @@ class Asking:
 
     runner: Executor
     channel: Channel | None = None
-    """Asks a person; without one, the answer comes by `Approvals.decide` or by voice."""
+    """Asks a person; without a channel, the answer comes by `Approvals.decide` or by voice."""
     by_voice: Callable[[], bool] = lambda: False
     """True if the model can ask the question aloud and report the answer."""
     save: Callable[[Mapping[str, Any]], object] | None = None
@@ -70,7 +70,7 @@ class Question:
 
     request: ApprovalRequest
     call: ToolCall
-    """The call as it arrived, before user policies changed it: they will see the new copy too."""
+    """The call as it arrived, before user policies changed it: they will process the copy too."""
     fingerprint: str
     """Identifies the tool's definition at the time of the question."""
     rule: Rule
@@ -82,13 +82,13 @@ class Question:
     position: int
     """The transcript position after which an answer counts."""
     voice: tuple[str, SpokenCheck] | None
-    """The spoken question and what checks that the model has asked it.
+    """The spoken question, and the check that the model has asked it.
 
-    `None` if it cannot be spoken in full, and so cannot be approved by voice.
+    `None` if the question cannot be spoken in full, and so cannot be approved by voice.
     """
     trusts_model: bool
-    """True if the model's claim that the user agreed is enough, unless it reads untrusted content
-    while the question is open."""
+    """True if the model's claim that the user agreed is enough, unless the model reads untrusted
+    content while the question is open."""
     untrusted: Foreign | None = None
     """Set if the call may follow from untrusted content."""
     waiter: asyncio.Future[tuple[Decision, str]] | None = None
@@ -98,7 +98,7 @@ class Question:
     paused: OngoingCall | None = None
     """The started call that asks, to be resumed with the answer; `None` for an approval."""
     opening_position: int = field(init=False)
-    """The transcript position at which the question was opened; unlike `position` it stays."""
+    """The transcript position at which the question was opened; unlike `position`, it is fixed."""
     _read_before: tuple[str, ...] = field(init=False)
     """The tools whose untrusted results had been read when the question was opened."""
 
@@ -124,7 +124,7 @@ class Question:
     def pending_result(self, again: str | None = None) -> ToolResult:
         """Return the result of the call while the question is open.
 
-        `again` is the reason code if the model has had this result before.
+        `again` is the reason code if the model has received this result before.
         """
         if not self.asking.by_voice():
             return wording.elsewhere(self.request, "asked_elsewhere")
@@ -163,9 +163,9 @@ class Question:
         return Proof.YES if is_yes else Proof.DOUBTFUL
 
     def is_met_with_silence(self) -> bool:
-        """Return whether it was asked, and the user has neither answered nor refused since.
+        """Return whether the question was asked, and the user has neither answered nor refused.
 
-        A question that the model is expected to ask counts as asked only if it was heard.
+        A question that the model must ask counts as asked only if the transcript contains it.
         """
         if self.is_refused_since(self.opening_position):
             return False
@@ -191,9 +191,9 @@ class Question:
         )
 
     def is_contradicted(self, given: Mapping[str, Any]) -> bool:
-        """Return whether a value says no where the user has clearly said yes.
+        """Return whether a value means no although the user has clearly said yes.
 
-        Beside a value that agrees, a default of the server needs no words.
+        If another value means yes, a no that is a default of the server is ignored.
         """
         agrees = any(is_yes(each) for each in given.values())
         fields = properties_of(self.request.schema or {})
@@ -225,7 +225,7 @@ class Question:
         return self.request.judge(text, "" if self.voice is None else self.voice[0])
 
     def _is_harmless(self, said: Utterance) -> bool:
-        """Return whether an utterance over the question leaves the answer unambiguous.
+        """Return whether an utterance during the question leaves the answer unambiguous.
 
         It may be the late transcription of an earlier sentence, so it never counts as the answer.
         Unless its transcription has finished, the next words may belong to it.
@@ -241,7 +241,7 @@ class Question:
         return self.voice[1].is_asked_in(speech)
 
     def resume(self, call: ToolCall, decision: Decision, why_not: str) -> None:
-        """Pass the answer to the paused call, if there is one; it resumes in `call`."""
+        """Pass the answer to the paused call, if there is one, and let `call` resume it."""
         if self.paused is not None:
             self.paused.answer(decision, why_not)
             call.session.get(PausedCalls).put(call.number, self.paused)
@@ -252,11 +252,11 @@ class Question:
             call.session.get(PausedCalls).drop(call.number)
 
     def discard_answers(self) -> None:
-        """Let only what is said from now on count as an answer."""
+        """Count only speech from now on as an answer."""
         self.position = self.transcript.mark()
 
     def announce(self) -> None:
-        """Announce that the question was opened."""
+        """Emit an event, and notify `ApprovalLog`, that the question was opened."""
         self._emit(
             EventKind.APPROVAL_REQUEST,
             rule=self.rule.name,
@@ -267,7 +267,7 @@ class Question:
         self._log(None)
 
     def announce_closed(self, answer: str, *, by: str, decision: Decision | None = None) -> None:
-        """Announce how the question was closed; see `Closing`."""
+        """Emit an event, and notify `ApprovalLog`, how the question was closed; see `Closing`."""
         self._emit(EventKind.APPROVAL_ANSWER, decision=answer, by=by)
         self._log(Closing(answer=answer, by=by, decision=decision))
 

@@ -1,4 +1,4 @@
-"""The data of a question to a person, and of the answer."""
+"""A question to a person, and the answer."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class ApprovalRequest:
         tool: The tool's own name.
         title: The question, as a sentence that can be spoken.
         details: The validated arguments of the call, with secrets masked.
-        hash: Identifies what is approved: the tool, its definition and these arguments.
-        created: When the question was asked, in seconds since the epoch.
-        deadline: When the question expires, in seconds since the epoch.
-        on_expiry: What happens to the call then: `cancel` or `proceed`.
+        hash: Identifies the call to approve by the tool, its definition and these arguments.
+        created: Time at which the question was asked, in seconds since the epoch.
+        deadline: Time at which the question expires, in seconds since the epoch.
+        on_expiry: Effect of the expiry on the call: `cancel` or `proceed`.
         session: The id of the session.
         user: The user of the session.
         call_id: The id of the call, if it has one.
         rule: The name of the rule that asks.
-        schema: The JSON Schema of the answer, if more than yes or no is asked for.
-        problem: Why the previous answer was invalid, if there was one.
+        schema: The JSON Schema of the answer, if the question needs more than yes or no.
+        problem: The reason why the previous answer was invalid, if it was.
         words: The texts of the settings, for a channel that shows some of them.
     """
 
@@ -69,7 +69,7 @@ class ApprovalRequest:
         return tuple(each for each in self.details.values() if isinstance(each, str))
 
     def judge(self, text: str, question: str) -> Meaning:
-        """Judge an answer; where an argument has parts, a yes may not repeat the question."""
+        """Judge an answer; if an argument is nested, do not let a yes repeat the question."""
         parts = any(isinstance(each, list | tuple | dict) for each in self.details.values())
         return judge(text, question, self.texts, lends=not parts)
 
@@ -91,7 +91,7 @@ class Decision:
         answer: The kind of answer.
         reason: Why the person refuses; the model reads it.
         arguments: For `edit`, all arguments to run the tool with; a value that equals the masked
-            one that was shown stands for the original value. For `fill`, the requested values by
+            one that was shown keeps the original value. For `fill`, the requested values by
             name.
         scope: Where "always" is stored: in the session, in the user's preferences, or in the
             settings file.
@@ -141,7 +141,7 @@ class Decision:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Decision:
-        """Return the decision that `to_json` has written.
+        """Return the decision from the data that `to_json` returns.
 
         Raises:
             ValueError: The data is not a decision.

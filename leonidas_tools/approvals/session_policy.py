@@ -22,7 +22,7 @@ class Preferred:
     """The preferences of a user, which apply in all sessions of that user.
 
     Args:
-        mode: What the sessions may do without asking; `None` for the mode of the settings.
+        mode: The mode of the sessions; `None` for the mode of the settings.
         always: Rules for the questions that the user has answered with "always".
         is_known: Whether the preferences have been read. Until then the stricter of `ask` and the
             mode of the settings applies.
@@ -39,11 +39,11 @@ _NOTHING_PREFERRED = Preferred()
 class SessionPolicy:
     """The policy of one session; the application may change it at any time.
 
-    No tool of the library changes it: the model has no say in what a session may do.
+    No tool of the library changes it, so the model cannot extend what a session may do.
 
     Args:
-        mode: What the session may do without asking; `None` for the mode of the user's
-            preferences, or else of the settings.
+        mode: The mode of the session; `None` for the mode of the user's preferences, or else of the
+            settings.
         user: The user of the session; `None` for the one that the session names.
         language: The language of questions, such as `en`, `pt` or `zh`.
 
@@ -101,7 +101,7 @@ class SessionPolicy:
 
     @property
     def is_silent(self) -> bool:
-        """Return whether it adds nothing to the settings."""
+        """Return whether the policy adds nothing to the settings."""
         return not (
             self._mode
             or self.rules
@@ -125,18 +125,18 @@ class SessionPolicy:
         return self._preferred.mode or usual
 
     def autonomous_once(self, tool: str, *, seconds: float = 60.0) -> None:
-        """Let the next call of a tool run as in the mode `autonomous`, and no other call.
+        """Let only the next call of a tool run as in the mode `autonomous`.
 
         It changes only what would be asked in the mode `ask`: rules of the user still ask or deny.
 
         Args:
             tool: The tool's own name.
-            seconds: For how long; then the next call asks again.
+            seconds: Seconds for which this applies; later calls ask again.
         """
         self._once[tool] = time.monotonic() + seconds
 
     def use_once(self, tool: str) -> bool:
-        """Use up the permission of `autonomous_once`; return whether there was one."""
+        """Use up the permission of `autonomous_once`, and return whether it was still valid."""
         until = self._once.pop(tool, None)
         return until is not None and time.monotonic() < until
 

@@ -1,7 +1,7 @@
-"""Put values into spoken words, and check that the model has spoken a question in full.
+"""Convert values to spoken words, and check that the model has spoken a question in full.
 
 A question approves a call only if a listener can learn every value from it. `ValueSpeaker` refuses
-values of which that is not true; `SpokenCheck` compares the model's transcript with the question.
+all other values; `SpokenCheck` compares the model's transcript with the question.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONGEST_SAID = 80
-"""The most characters of one value that are spoken."""
+"""Maximum length of a spoken value, in characters."""
 MOST_ITEMS_SAID = 10
 MOST_ARGUMENTS_SAID = 50
 _LONGEST_SHORTENED = 20_000
-"""The most characters of a value that may be shortened to its beginning and end."""
+"""Maximum length of a value that may be shortened to its beginning and end, in characters."""
 _MOST_ITEMS_SHORTENED = 200
 _LONGEST_SEARCHED = 2_000
 _LONGEST_QUESTION = 400
 _ENDS = 3
-"""Items spoken at each end of a long list."""
+"""Number of items spoken at each end of a long list."""
 _PLAIN_FLOAT = re.compile(r"-?\d+\.(?:\d{1,2}|\d{4,15})|-?0\.\d{1,15}")
 _PAUSE = re.compile(r"[?!\n。？！，；：、]|[.,;:](?=\s|$)")  # noqa: RUF001 - Chinese punctuation
 _LONGEST_SPEECH = 20_000
@@ -74,21 +74,21 @@ _ASKING = _table("""
     """)
 """Words that ask for consent and do not describe the action."""
 _YES_OR_NO = [each.split() for each in ("yes or no", "sim ou não", "sim ou nao", "是 否")]
-"""Phrases that offer yes and no; otherwise "or" begins another question, and "no" an answer."""
+"""Phrases that offer yes and no; elsewhere, "or" begins another question, and "no" an answer."""
 _USER = _table("you 你 您")
 _WILLING = _table("want like agree confirm ok okay 想 要 确 確 认 認 好 是")
 _TOWARDS = _table("to for with from are 给 給 向 到 对 對")
-"""Words beside one for the user: what is asked is whether they want it, not whether they do it."""
+"""Words after and before "you" that show that the user need not act: "you want", "for you"."""
 _FILLERS = _table("really now just please 现 現 在")
 _QUESTIONING = _table("""
     ? ？ shall should may can could would want posso devo podemos quer queres gostaria
     deseja 吗 嗎 要
-    """)  # noqa: RUF001 - as they are written
-"""Signs and words of a question that is put to the user."""
+    """)  # noqa: RUF001 - a full-width question mark
+"""Signs and words that mark a question to the user."""
 _ARTICLES = _table("the a an o os as 的 把")
 _PREPOSITIONS = _table("to for in on at with para pra ao à em na com 到 向 给 給")
 _TURNING = _table("from of de da dos no or yes ou sim agree")
-"""Words that can turn round what is done: "from Ana" for "to Ana"."""
+"""Words that can reverse an action: "from Ana" for "to Ana"."""
 _BEFORE = _ASKING.keys() - _TURNING.keys()
 _BETWEEN = {"and", "e", *_ARTICLES, *_MONEY}
 _HARMLESS = {*_ASKING, *_MONEY}
@@ -98,16 +98,16 @@ _OPPOSING = _table("""
     did didn't no não nao nunca sem ou 不 别 別 勿 或 还 還
     """)
 _OPPOSED = 4
-"""Words before a question among which one of these turns it round ("You don't want me to"), or
-makes it the second of two ("Will you do it, or"), or asks about the past ("Did I").
-"""
+"""Number of words before a question that are searched for `_OPPOSING`. Such a word reverses it
+("You don't want me to"), makes it the second of two ("Will you do it, or"), or refers to the
+past ("Did I")."""
 _MIXED = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
 _LIKE_LATIN = frozenset("абвгеһіјкмнопрсԁѕтухѵԛԝӏьαβγεζηικνορτυχωϲϳ")
 _SCRIPTS = {"ru": "CYRILLIC", "uk": "CYRILLIC", "bg": "CYRILLIC", "sr": "CYRILLIC",
             "el": "GREEK", "hy": "ARMENIAN"}  # fmt: skip
-_SOFT = frozenset(".,!?:'\"()…“”‘’«»、。，！？：；（）《》「」·¿¡")  # noqa: RUF001 - as they are written
+_SOFT = frozenset(".,!?:'\"()…“”‘’«»、。，！？：；（）《》「」·¿¡")  # noqa: RUF001 - of several scripts
 _SENTENCE = re.compile(r"[?!。？！\n]|\.(?=\s|$)")  # noqa: RUF001 - Chinese punctuation
-# Dots that begin a part of a path lead elsewhere: `docs/..`, `.env`.
+# Dots at the start of a path segment change the path: `docs/..`, `.env`.
 _TOKEN = re.compile(
     r"(?P<number>\d+(?:[.,]\d+)*)|(?P<dots>(?<![^\s/\\~])\.+)|(?P<wide>[\u3040-\u30ff\u3400-\u9fff])"
     r"|(?P<word>[^\W\d_\u3040-\u30ff\u3400-\u9fff]+(?:'[^\W\d_]+)*)|(?P<sign>\S)"
@@ -115,20 +115,20 @@ _TOKEN = re.compile(
 
 
 class UnsayableError(ValueError):
-    """Raised for a value that cannot be spoken so that a listener learns all of it."""
+    """Raised if a listener could not learn all of a value from its spoken form."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValueSpeaker:
-    """Puts values into spoken words.
+    """Converts values to spoken words.
 
     Long texts, nested structures, invisible characters and look-alike letters cannot be recognised
     by ear, so they are refused.
 
     Args:
         language: The language of the session.
-        names: The names of the tool's arguments. A text that contains one as if a further argument
-            followed is refused.
+        names: The names of the tool's arguments. A text is refused if it contains one where a
+            further argument could begin.
         shortens: Whether a long value may be spoken as its beginning, its end and the size of the
             gap.
 
@@ -147,10 +147,10 @@ class ValueSpeaker:
     shortens: bool = False
 
     def say(self, value: Any) -> str:
-        """Return a value in spoken words.
+        """Return the spoken form of a value.
 
         Raises:
-            UnsayableError: A listener would not learn all of it.
+            UnsayableError: A listener would not learn all of the value.
         """
         if isinstance(value, list | tuple):
             return self._say_list(value)
@@ -168,7 +168,7 @@ class ValueSpeaker:
         return self._say_text(value)
 
     def is_name(self, name: str) -> bool:
-        """Return whether the name of a tool or an argument can be spoken as it is.
+        """Return whether the name of a tool or an argument can be spoken unchanged.
 
         A name may come from a server or a model, so it must not sound like a sentence.
         """
@@ -209,7 +209,7 @@ class ValueSpeaker:
         if not text:
             return "empty"
         if len(text) > (_LONGEST_SHORTENED if self.shortens else LONGEST_SAID):
-            raise UnsayableError  # before each character is looked at
+            raise UnsayableError  # before each character is checked
         if text == MASK:
             return "hidden"
         if MASK in text or not _is_plain(text, self.language):
@@ -234,12 +234,12 @@ def is_short(question: str) -> bool:
 
 
 def is_plain(question: str, language: str) -> bool:
-    """Return whether nothing in a question is invisible, or looks or sounds like something else."""
+    """Return whether a question has no invisible, non-NFC or look-alike characters."""
     return _is_plain(" ".join(question.split()), language)
 
 
 def has_question(value: Any) -> bool:
-    """Return whether a text in a value may be heard as a question; of a very long one, that it may.
+    """Return whether a text in a value may be a question, or the value is too large to search.
 
     Example:
         >>> [has_question(value) for value in (["Shall I play music"], "See you.", 20)]
@@ -268,7 +268,7 @@ def _json(value: Any) -> str:
 
 
 def _is_plain(text: str, language: str) -> bool:
-    """Return whether nothing in a text is invisible, or looks or sounds like something else."""
+    """Return whether a text has no extra space, nor invisible, non-NFC or look-alike letters."""
     if text != text.strip() or "  " in text or unicodedata.normalize("NFC", text) != text:
         return False
     if not all(map(is_visible, set(text))):
@@ -282,7 +282,7 @@ def _pretends(text: str, names: tuple[str, ...]) -> bool:
 
 @functools.lru_cache
 def _further(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what finds a name as if a further argument began."""
+    """Return a pattern that finds a name where a further argument could begin."""
     said = "|".join(re.escape(name.replace("_", " ")).replace(r"\ ", "[ _]") for name in names)
     return re.compile(rf"[,;:?!.]\s*(?:{said})\b", re.IGNORECASE)
 
@@ -301,10 +301,10 @@ def _looks_like_another(word: str, language: str) -> bool:
 
 
 class SpokenCheck:
-    """Checks that the model has asked a question.
+    """Checks that the model has asked a question aloud.
 
     Args:
-        question: The question, as given to the model.
+        question: The question, as sent to the model.
         tool: The tool's name; if empty, only the words of the question count.
         arguments: The spoken form of each argument, by name.
     """
@@ -319,11 +319,11 @@ class SpokenCheck:
         self._currencies = _currencies_in([*self._question, *self._tool, *named])
 
     def is_asked_in(self, speech: str) -> bool:
-        """Return whether one turn of the model asks the question, and says nothing else after it.
+        """Return whether one turn of the model asks the question and says nothing else after it.
 
         The turn contains the question word for word, or a paraphrase: one sentence that asks for
-        consent, names the tool, then all values, and has no other words. Where a preposition could
-        exchange two values or turn one round, it has to be the name of the argument.
+        consent, names the tool, then all values, and has no other words. If a preposition could
+        swap two values or reverse one, the paraphrase may use only those that name an argument.
 
         Example:
             >>> wanted = SpokenCheck("Shall I do this: send, to Ana, amount 20?", "send",
@@ -349,22 +349,22 @@ class SpokenCheck:
         return False
 
     def is_repeated_in(self, speech: str) -> bool:
-        """Return whether a turn of the model has the words of the question, asked or not."""
+        """Return whether a turn is very long or has the words of the question, asked or not."""
         return len(speech) > _LONGEST_SPEECH or _last(self._question, _words(speech)) is not None
 
     def _begins_after(self, sentence: Sequence[str], clause: Sequence[str]) -> bool:
-        """Return whether the words before the question, in its sentence, leave it as it is."""
+        """Return whether the words before the question leave its meaning unchanged."""
         if not _OPPOSING.keys().isdisjoint(sentence[-_OPPOSED:]):
             return False
         asks = bool(self._question) and self._question[0] in _QUESTIONING
         outside = sentence if asks else sentence[: len(sentence) - len(clause)]
         if not _QUESTIONING.keys().isdisjoint(outside):
             return False  # a part of another question: "Should I refuse this:"
-        # "Send 20 to Ana?" is also another one after "Shall I wait before I".
+        # So is "Send 20 to Ana?" after "Shall I wait before I".
         return asks or (_BEFORE.issuperset(clause) and not _leaves_it_to_user(sentence))
 
     def _is_in_currency(self, said: Sequence[str]) -> bool:
-        """Return whether words name no other currency than the call, or one if it names none."""
+        """Return whether words name only the call's currencies, or at most one if it has none."""
         found = _currencies_in(said)
         return found <= self._currencies if self._currencies else len(found) <= 1
 
@@ -373,7 +373,7 @@ class SpokenCheck:
             return False
         of_tool = [at for at, token in enumerate(said) if _is_said(token, self._tool)]
         start, end = of_tool[0], of_tool[-1] + 1
-        # Only the order tells two values of one kind apart.
+        # Only the order distinguishes two values of one kind.
         places = {True: start, False: start}
         left = [*said]
         for _, value in self._arguments:
@@ -396,7 +396,7 @@ class SpokenCheck:
         )
 
     def _words_between(self) -> set[str]:
-        """Return the words that may stand from the tool to the last value, besides the values."""
+        """Return the words allowed from the tool's name to the last value, besides the values."""
         names = {token for name, _ in self._arguments for token in name}
         words = {"", *_BETWEEN, *self._tool, *names}
         texts = [value for _, value in self._arguments if not all(map(_is_number, value))]
@@ -405,7 +405,7 @@ class SpokenCheck:
         return words | _PREPOSITIONS.keys()
 
     def _is_misnamed(self, name: list[str], value: list[str], said: list[str]) -> bool:
-        """Return whether an argument's name is said, and not its own value after it."""
+        """Return whether an argument's name comes without its own value, or before another's."""
         places = [at for at in range(len(said)) if said[at : at + len(name)] == name]
         if not name or not places or set(self._tool).issuperset(name):
             return False
@@ -417,12 +417,12 @@ class SpokenCheck:
 
 
 def _is_harmless(words: Sequence[str]) -> bool:
-    """Return whether words after a question leave it as it is."""
+    """Return whether words after a question leave its meaning unchanged."""
     return _HARMLESS.issuperset(_without_yes_or_no(words)) and not _leaves_it_to_user(words)
 
 
 def _leaves_it_to_user(words: Sequence[str]) -> bool:
-    """Return whether words beside what is to be done may ask the user to do it: "Will you"."""
+    """Return whether words beside the action may ask the user to do it: "Will you"."""
     said = ["", *(each for each in words if each not in _FILLERS), ""]
     return any(
         word in _USER and before not in _TOWARDS and after not in _WILLING
@@ -442,7 +442,7 @@ def _without_yes_or_no(words: Sequence[str]) -> list[str]:
 
 
 def _before(place: int, speech: str) -> tuple[list[str], list[str]]:
-    """Return the words before one that is counted through, in its sentence and in its clause."""
+    """Return the words before the one at index `place`, in its sentence and in its clause."""
     for sentence in _SENTENCE.split(speech):
         words = _words(sentence)
         if place < len(words):
@@ -463,7 +463,7 @@ def _currencies_in(words: Sequence[str]) -> set[str]:
 
 
 def _after_articles(words: Sequence[str], place: int) -> int:
-    """Return the first index from a place at which no article stands."""
+    """Return the first index from `place` at which there is no article."""
     while place < len(words) and words[place] in _ARTICLES:
         place += 1
     return place
@@ -491,8 +491,8 @@ def _is_number(token: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words, numbers and signs of a text; every number becomes `#` and its digits."""
-    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")  # noqa: RUF001 - as it is written
+    """Return the words, numbers and signs of a text, with each number as `#` and its digits."""
+    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")  # noqa: RUF001 - an apostrophe
     found: list[str] = []
     for match in _TOKEN.finditer(plain):
         token = match[0]
@@ -509,13 +509,13 @@ def _words(text: str) -> list[str]:
 
 
 def _joins_words(text: str, place: int) -> bool:
-    """Return whether a hyphen joins two words, where it is not audible."""
+    """Return whether a hyphen joins two words, so that it is not audible."""
     around = text[max(place - 1, 0) : place], text[place + 1 : place + 2]
     return text[place] == "-" and all(each.isalpha() for each in around)
 
 
 def _digits(text: str) -> list[str]:
-    """Parse a number in digits: groups of three are thousands, other separators decimal points."""
+    """Parse digits: a separator before groups of three means thousands, another one decimals."""
     if re.fullmatch(r"[1-9]\d{0,2}(?:([.,])\d{3})(?:\1\d{3})*", text):
         return [_number(Decimal(re.sub(r"\D", "", text)))]
     whole = re.fullmatch(r"([1-9]\d{0,2}(?:[.,]\d{3})+)[.,](\d{1,2})", text)
@@ -581,7 +581,7 @@ def _number_words() -> dict[str, int]:
 
 
 def _with_numbers(tokens: list[str]) -> list[str]:
-    """Replace numbers in words by digits; ambiguous words stay as they are."""
+    """Replace numbers in words by digits; join ambiguous ones to a token that matches nothing."""
     words, found, i = _number_words(), [], 0
     while i < len(tokens):
         end = i
@@ -613,7 +613,7 @@ def _with_numbers(tokens: list[str]) -> list[str]:
 
 
 def _spelled(tokens: Sequence[str], words: Mapping[str, int]) -> str:
-    """Parse a number in English or Portuguese words; other words become one unmatched token."""
+    """Parse a number in English or Portuguese words; return others as one unmatched token."""
     total = current = 0
     room = 10**12
     for token in tokens:
@@ -699,7 +699,7 @@ def numbers_in(text: str) -> set[Decimal]:
 
 
 def _digits_of(token: str) -> list[str]:
-    """Return the numbers of one token: a number, or numerals that make no whole number."""
+    """Return the number of a token, or its numerals if they do not form one number."""
     if _is_number(token):
         return [token[1:]]
     if token.startswith("?"):
@@ -709,7 +709,7 @@ def _digits_of(token: str) -> list[str]:
 
 
 def _continued(number: Decimal, after: list[str]) -> set[Decimal]:
-    """Return a number with what follows it: a decimal part, a half, or a percent sign."""
+    """Return the values of a number with the decimals, half or percent sign after it."""
     found: set[Decimal] = set()
     if (
         len(after) > 1

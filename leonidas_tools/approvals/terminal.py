@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHOW = "show"
 _LONGEST_SHOWN = 1_000
-"""Characters of a text shown at once: more would push the question off the screen."""
+"""Maximum characters of a text shown at once; more would push the question off the screen."""
 _DECLINE = "decline"
 _LETTERS = {
     "y": Decision.approve(),
@@ -38,7 +38,7 @@ def _read() -> str:
 
 
 def discard_typed(descriptor: int = 0) -> None:
-    """Drop what a person has typed ahead at a terminal; a file or a pipe keeps its lines."""
+    """Drop unread input of a terminal; leave the lines of a file or a pipe."""
     if not os.isatty(descriptor):
         return
     try:
@@ -55,37 +55,41 @@ def _write(text: str) -> None:
 
 
 class TerminalChannel:
-    """Ask one question at a time in the terminal, until the answer is clear.
+    """A channel that asks one question at a time in the terminal, until the answer is clear.
 
     A question too long for a screen is shown as its beginning, the number of characters left out,
-    and its end. It can be approved only after it has been shown in full. What was typed before is
-    no answer.
+    and its end. It can be approved only after it has been shown in full. Input that was typed
+    before the question was shown is dropped.
 
     Args:
         read: Reads a line. An empty string means the end of the input: the call is denied.
         write: Writes a text.
-        discard: Drops the lines that were typed and not read yet, before a question is shown.
+        discard: Drops the unread lines before a question is shown.
+        always: Whether to offer an answer for the rest of the session, which may be one call.
     """
 
     name = "terminal"
-    """The `by` of an answer given here."""
+    """The `by` of the channel's answers."""
 
     def __init__(
         self,
         read: Callable[[], str] = _read,
         write: Callable[[str], None] = _write,
         discard: Callable[[], None] = discard_typed,
+        *,
+        always: bool = True,
     ) -> None:
         self._read = read
         self._write = write
         self._discard = discard
+        self._always = always
         self._turn = asyncio.Lock()
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
         """Ask until the answer is clear.
 
         Raises:
-            EOFError: The input has ended; its text is the reason that the model reads.
+            EOFError: The input has ended; the text of the error is the reason that the model reads.
         """
         async with self._turn:
             self._discard()
@@ -94,15 +98,17 @@ class TerminalChannel:
                 return refused
             if request.schema is not None:
                 return await self._filled(request, request.schema)
+            choice = "terminal_choice" if self._always else "terminal_choice_once"
             while True:
-                self._write(request.words.text("terminal_choice"))
+                self._write(request.words.text(choice))
                 line = await self._line(request)
                 decision = _decision(line, request)
                 if decision is not None:
                     return decision
+                self._write(f"{request.words.text('terminal_unclear')}\n")
 
     async def _put(self, request: ApprovalRequest) -> Decision | None:
-        """Show the question; return a denial if the person refuses before reading all of it."""
+        """Show the question, and return a denial if the person refuses before reading all of it."""
         question = visible(request.title)
         self._write(f"{_ends(question, request.words)}\n")
         while len(question) > _LONGEST_SHOWN:
@@ -114,7 +120,7 @@ class TerminalChannel:
                     text = json.dumps(value, ensure_ascii=False, default=str)
                     self._write(f"  {visible(name)}: {visible(text)}\n")
                 self._write(f"{_ends(question, request.words)}\n")
-                self._discard()  # typed before it was shown
+                self._discard()  # typed before the full question was shown
                 break
             decision = _decision(line, request)
             if decision is not None and decision.answer is Answer.DENY:
@@ -122,7 +128,7 @@ class TerminalChannel:
         return None
 
     async def _filled(self, request: ApprovalRequest, schema: Mapping[str, Any]) -> Decision:
-        """Ask for one value after another; an empty line leaves it out."""
+        """Ask for one value after another, and skip each with an empty line."""
         if request.problem is not None:
             self._write(f"{_ends(visible(request.problem), request.words)}\n")
         self._write(f"{request.words.text('terminal_values', decline=_DECLINE)}\n")

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _REMEMBERED = 1000
 _MOST_PARTS = 64
 _LONGEST_IN_PARTS = 4_000
-"""The most characters of a turn that are looked at again after each of its parts."""
+"""Maximum characters of a turn that is judged again after each of its parts."""
 _MOST_CHARACTERS = 20_000
-"""The most characters of one piece; more text begins another piece."""
+"""Maximum characters of one piece; more text begins another piece."""
 _QUESTION_MARKS = frozenset("?？؟")  # noqa: RUF001 - of several scripts
 
 Kind = Literal[
@@ -35,7 +35,7 @@ class TranscriptPiece:
     texts: list[str] = field(default_factory=list, repr=False)
     """The transcribed speech, in the parts in which it arrived."""
     characters: int = 0
-    """The length of `texts` together."""
+    """The total length of `texts`, in characters."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -70,7 +70,7 @@ class Exchange:
     asked: bool = False
     """True if the model has asked the question, in a turn that it has finished."""
     speech: str = field(default="", repr=False)
-    """The turn in which the model has last asked the question."""
+    """The turn in which the model last asked the question."""
     meanwhile: list[Utterance] = field(default_factory=list)
     """User speech while the model was asking; it cannot answer the question."""
     answers: list[Utterance] = field(default_factory=list)
@@ -82,9 +82,9 @@ class Exchange:
 
 
 class Transcript:
-    """Record what the user and the model say in a session, and when turns end.
+    """Records what the user and the model say in a session, and when turns end.
 
-    `LiveToolSession` writes it. A loop of your own calls `user_said`, `model_spoke` and
+    `LiveToolSession` writes to it. Your own receive loop calls `user_said`, `model_spoke` and
     `turn_ended`.
 
     Example:
@@ -121,14 +121,14 @@ class Transcript:
         self._changed.set()
 
     def user_typed(self, text: str) -> None:
-        """Record a typed message, which is whole and no late transcription."""
+        """Record a typed message, which is complete and not a late transcription."""
         self._add("user_end")
         self._add("typed")
         self.user_said(text)
         self._add("user_end")
 
     def model_spoke(self, text: str = "") -> None:
-        """Record speech of the model; cheap, since it is called for every chunk of audio.
+        """Record speech of the model; this is cheap, since it runs for every chunk of audio.
 
         Args:
             text: The transcription. Without it, no question can be confirmed by voice.
@@ -146,7 +146,7 @@ class Transcript:
         self._changed.set()
 
     def interrupted(self) -> None:
-        """Record that the user interrupted the model, and did not hear all that it said."""
+        """Record that the user interrupted the model, and so did not hear the whole turn."""
         self._add("interrupted")
 
     def reconnected(self) -> None:
@@ -195,13 +195,13 @@ class Transcript:
     ) -> Exchange:
         """Return what was said about a question.
 
-        An answer is what the user says after a turn in which the model has asked the question. What
-        is transcribed while the model still speaks may belong to an earlier sentence.
+        An answer is what the user says after a turn in which the model asked the question. Speech
+        that is transcribed while the model still speaks may belong to an earlier sentence.
 
         Args:
-            question: The position that `mark` has returned.
+            question: The position that `mark` returned.
             asks: Returns whether the speech of one turn of the model asks the question.
-            repeats: Returns whether it has the words of the question, whatever it does with them.
+            repeats: Returns whether it contains the words of the question, asked or not.
             interrupted: Whether an answer may interrupt the question.
         """
         first = self._heard[0].number if self._heard else 1
@@ -215,7 +215,7 @@ class Transcript:
         return reading.exchange
 
     async def wait_for_change(self, seconds: float) -> bool:
-        """Wait until the user says more or a turn ends; return whether that happened in time."""
+        """Wait until the user says more or a turn ends; return whether this happened in time."""
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -247,7 +247,7 @@ class Transcript:
 
 
 class _ExchangeReader:
-    """Builds an `Exchange` from the pieces of a transcript; arguments as for `exchange`."""
+    """Builds an `Exchange` from the pieces of a transcript; the arguments are as for `exchange`."""
 
     def __init__(
         self,
@@ -293,12 +293,12 @@ class _ExchangeReader:
     def finish(self) -> None:
         """Process a turn of the model that has not ended.
 
-        What the user says over it can make an answer doubtful, and never is a yes.
+        Speech of the user during it can make an answer doubtful, but is never a yes.
         """
         exchange = self.exchange
         if self._speech is None:
             return
-        if self._is_asked_again(self._speech):  # what was said before answers nothing
+        if self._is_asked_again(self._speech):  # earlier speech answers nothing
             exchange.earlier += exchange.answers
             exchange.answers, exchange.meanwhile = [], self._meanwhile
         elif exchange.asked:
@@ -308,7 +308,7 @@ class _ExchangeReader:
             self._drop_turn()
 
     def _is_asked_again(self, speech: list[str]) -> bool:
-        """Return whether a turn has asked the question at any point; a long one at its end."""
+        """Return whether a turn asks the question at any point; check a long one at its end."""
         is_long = len(speech) > _MOST_PARTS or sum(map(len, speech)) > _LONGEST_IN_PARTS
         ends = [len(speech)] if is_long else range(1, len(speech) + 1)
         return self._repeats("".join(speech)) or any(
@@ -318,7 +318,7 @@ class _ExchangeReader:
     def _user(self, text: str, number: int) -> None:
         speaking = self._speech is not None
         if self._current is None:
-            # What is typed over other words of the model is no late transcription.
+            # A message typed during other words of the model is not a late transcription.
             is_over = self._is_typed and any(self._speech or ())
             self._current = Utterance(
                 text="", last=number, goes_on=self._is_late, ambiguous=self._spoke_since or is_over
@@ -378,21 +378,21 @@ class _ExchangeReader:
         self._drop_turn(is_cut=True)
 
     def _drop_turn(self, *, is_cut: bool = False) -> None:
-        """End a turn of the model that did not ask the question, or did not end by itself."""
+        """End a turn of the model that did not ask the question, or that was cut off."""
         if self.exchange.asked and not self._interrupted and any(self._speech or ()):
             self._end_other_turn(self._speech or [], is_cut=is_cut)
         self._said += [each for each in self._meanwhile if not each.goes_on]
         self._speech, self._meanwhile, self._over_model = None, [], None
 
     def _end_other_turn(self, speech: list[str], *, is_cut: bool) -> None:
-        """Let no later yes count for the question: it may be meant for what was said since.
+        """Make later answers ambiguous: a yes may be meant for what the model has said since.
 
-        What is heard over a turn that ends by itself may be the late transcription of an answer,
-        unless that turn asks something.
+        Speech during a turn that ends by itself may be the late transcription of an answer, unless
+        that turn asks something.
         """
         exchange = self.exchange
         said = "".join(speech)
-        # Cut, it may not have been heard to its end; to its end, its words were not the question.
+        # A cut turn may have been heard only in part; a complete one has already been judged.
         if self._is_asked_again(speech) if is_cut else self._repeats(said):
             exchange.earlier += exchange.answers
             exchange.asked, exchange.answers, self._said = False, [], exchange.earlier

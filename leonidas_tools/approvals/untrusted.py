@@ -1,7 +1,7 @@
-"""Mark sessions that have read untrusted content, and find the arguments that are not the user's.
+"""Mark sessions that have read untrusted content, and find arguments that are not the user's.
 
-A text that a tool has returned may tell the model what to do. What the model then passes to a tool
-counts as the user's only where the user has said or typed it.
+A text that a tool has returned may instruct the model. An argument that the model then passes to
+a tool counts as the user's only if the user has said or typed it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _MOST_TOOLS = 16
 _MOST_SESSIONS = 16
 _MOST_CHARACTERS = 16_384
-"""The most characters of the user's speech that arguments are compared with, the latest."""
+"""Maximum characters of the user's latest speech that arguments are compared with."""
 _MOST_LEAVES = 256
 _MOST_DEPTH = 16
 _LEAST_CHARACTERS = 3
 _LEAST_CJK = 2
 _SPOKEN_FROM = 2
-"""The least number that counts in words: "a" and "one" are said of anything."""
+"""The smallest number that counts in words: "a" and "one" occur in any speech."""
 _COMMON_WORDS = """
 all any and are but can for him his her its not now off one our out she the them then they this
 that these those what when which who will with yes you your everything everyone every anything
@@ -40,14 +40,14 @@ something everybody nothing none here there true false null tudo todos todas sim
 uma isto isso este esta seu sua eles elas 全部 所有 一切 这个 那个 这些 那些 我们 你们 他们
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
-"""Words that are said of anything: alone they do not make a call the user's."""
+"""Words that occur in any speech: alone they do not make a call the user's."""
 _OPENING = "\"'“”‘’«»([{<¿¡"  # noqa: RUF001 - of several languages
 _CLOSING = "\"'“”‘’«»)]}>.,!?;:…。，！？；：、」』）"  # noqa: RUF001 - of several languages
 _OPENING_CJK = "「『（"  # noqa: RUF001 - of several languages
 _STOP = re.compile(r"(?<![.,/\\])[.,]\Z")
-"""A full stop or comma after a word; what ends a path, such as `..`, is none."""
+"""A full stop or comma after a word, but not the end of a path such as `..`."""
 _OTHER = "\0"
-"""Stands for what no argument contains."""
+"""A placeholder that no argument contains."""
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _DIGITS = re.compile(r"(?<![\w.\-/])\d+(?:,\d{3})*(?:\.\d+)?(?!\d|[,.\-/:]\d)")
 _NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?:\.\d+)?)(?![\d.])")
@@ -69,11 +69,11 @@ _FORBIDDEN = re.compile(
     rf"(?:(?<=\bwithout )|(?<=\bsem )|{_NEGATED})"
     rf"(?!\s*(?:forget|hesitate|esque|忘))[^{_ENDS}]*"
 )
-"""A clause, or the part of one after "and" or "but", that begins with what the user refuses."""
+"""A clause, or its part after "and" or "but", that begins with a refusal of the user."""
 
 _Said: TypeAlias = Literal["foreign", "weak", "strong"]
-"""Where a value comes from; a weak one is the user's, but a number, or too short or common to tell
-which call was meant."""
+"""The origin of a value. A weak value is the user's, but is a number, or is too short or common to
+show which call was meant."""
 
 
 class UntrustedContent:
@@ -96,30 +96,30 @@ class UntrustedContent:
         """The names of the tools, in the order of their first results."""
 
     def mark(self, tool: str) -> bool:
-        """Record that a result of a tool was read; return whether that is new."""
+        """Record that a result of a tool was read, and return whether the tool is new."""
         if tool in self.tools:
             return False
         self.tools = (*self.tools, tool)[:_MOST_TOOLS]
         return tool in self.tools
 
     def words_of(self, texts: Sequence[str]) -> UserWords:
-        """Return the words of a user; each utterance is read only once."""
+        """Return the words of a user; parse each utterance only once."""
         self._heard = {text: self._heard.get(text) or _SearchableText(text) for text in texts}
         return UserWords(tuple(self._heard.values()))
 
     def clear(self) -> None:
-        """Remove the mark, such as when the model begins with an empty context."""
+        """Remove the mark, for example when the model begins with an empty context."""
         self.tools = ()
 
 
 @record
 class Foreign:
-    """The reason to ask about a call: it may follow from what was read.
+    """The reason to ask about a call: it may follow from untrusted content.
 
     Args:
         tools: The tools whose untrusted results were read.
-        arguments: The arguments that did not come from the user; empty if the user has said nothing
-            that tells of this call.
+        arguments: The arguments that did not come from the user; empty if all of them did, but
+            nothing that the user has said identifies this call.
     """
 
     tools: tuple[str, ...]
@@ -127,7 +127,7 @@ class Foreign:
 
 
 def mark(call: ToolCall) -> bool:
-    """Mark the session of a call, and those of the calls around it; return whether that is new."""
+    """Mark the sessions of a call and of its outer calls; return whether a mark is new."""
     marked = [session.get(UntrustedContent).mark(call.name) for session in _sessions(call.session)]
     return any(marked)
 
@@ -139,7 +139,7 @@ def tools_read_in(session: ToolSession) -> tuple[str, ...]:
 
 
 def has_read_untrusted(session: ToolSession) -> bool:
-    """Return whether a session, or that of a call around this place, is marked; this is cheap."""
+    """Return whether this session or that of an outer call is marked; this check is cheap."""
     if tools_read_in(session):
         return True
     here = innermost()
@@ -153,9 +153,9 @@ def foreign(
 ) -> Foreign | None:
     """Return why a call may follow from untrusted content; `None` if it is the user's.
 
-    It is the user's if the user has said or typed every value in its arguments, and besides numbers
-    and common words at least one more, or the words of the tool's name. A default of the schema and
-    a preset of the settings need no words.
+    It is the user's if it has arguments, and the user has said or typed every value in them. One
+    value must be more than a number or common words, or the user must have said the tool's name.
+    Defaults of the schema and presets of the settings do not count as arguments.
     """
     tools = _tools_read(call.session)
     if not tools:
@@ -178,7 +178,7 @@ def foreign(
 
 
 class UserWords:
-    """The words of a user, to be compared with the arguments of a call.
+    """The words of a user, for comparison with the arguments of a call.
 
     Example:
         >>> words = UserWords.of(["Mail Ana's report to bob@example.org.", "Pay him 120 euros."])
@@ -195,7 +195,7 @@ class UserWords:
         return cls(tuple(map(_SearchableText, texts)))
 
     def judge(self, value: Any) -> _Said:
-        """Return where a single value comes from."""
+        """Return the origin of a single value."""
         if isinstance(value, str):
             return self._judge_text(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -203,12 +203,12 @@ class UserWords:
         return self._judge_number(Decimal(str(value)))
 
     def name(self, tool: str) -> bool:
-        """Return whether the user has said all words of a tool's name that are not common ones."""
+        """Return whether the user has said all words of a tool's name that are not common."""
         words = [each for each in re.split(r"[\W_]+", _normal(tool)) if _tells([each])]
         return bool(words) and all(any(said.has([each]) for said in self._heard) for each in words)
 
     def judge_all(self, value: Any, names: frozenset[str]) -> Iterator[_Said]:
-        """Yield where each value inside a value comes from; keys count unless they are `names`."""
+        """Yield the origin of each nested value, and of each key that is not in `names`."""
         left = [(value, 0)]
         count = 0
         while left:
@@ -250,7 +250,7 @@ class UserWords:
 
 
 class _SearchableText:
-    """Words that the user has said in one go, to be searched."""
+    """One utterance of the user, in a form that can be searched."""
 
     def __init__(self, text: str) -> None:
         self._text = _FORBIDDEN.sub(f" {_OTHER} ", _normal(text))
@@ -259,7 +259,7 @@ class _SearchableText:
         self._chunks = plain if owners == plain else f"{plain}{_OTHER}{owners}"
 
     def has(self, chunks: Sequence[str]) -> bool:
-        """Return whether these words were said, one after the other."""
+        """Return whether these words were said in sequence."""
         return f" {' '.join(chunks)} " in self._chunks
 
     def has_number(self, value: Decimal, *, spoken: bool) -> bool:
@@ -270,7 +270,7 @@ class _SearchableText:
 
     @cached_property
     def joined(self) -> str:
-        """The text without spaces."""
+        """Return the text without spaces."""
         return "".join(self._text.split())
 
     @cached_property
@@ -287,7 +287,7 @@ class _SearchableText:
 
 
 def _tells(chunks: Sequence[str]) -> bool:
-    """Return whether words are neither all short, nor all common or numbers."""
+    """Return whether a word is long enough, uncommon and not a number."""
     return any(
         len(each) >= (_LEAST_CJK if _CJK.search(each) else _LEAST_CHARACTERS)
         and each not in _COMMON
@@ -309,7 +309,7 @@ def _spoken_chunks(text: str) -> list[str]:
 def _is_usual(
     name: str, value: Any, properties: Mapping[str, Any], presets: Mapping[str, Any]
 ) -> bool:
-    """Return whether a call without the argument would have the same value."""
+    """Return whether a call without the argument would use the same value."""
     if name in presets:
         return _is_same(presets[name], value)
     schema = properties.get(name)
@@ -321,7 +321,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _property_names(schema: Any) -> frozenset[str]:
-    """Return the names of all properties in a schema, however deep."""
+    """Return the names of all properties in a schema, at any depth."""
     names: set[str] = set()
     left = [schema]
     while left:
@@ -336,7 +336,7 @@ def _property_names(schema: Any) -> frozenset[str]:
 
 
 def _sessions(session: ToolSession) -> list[ToolSession]:
-    """Return a session, and those of the calls around this place."""
+    """Return a session and the sessions of its outer calls."""
     found, here = [session], innermost()
     while here is not None and len(found) < _MOST_SESSIONS:
         if here.call.session not in found:
@@ -350,7 +350,7 @@ def _tools_read(session: ToolSession) -> tuple[str, ...]:
 
 
 def _texts(session: ToolSession) -> list[str]:
-    """Return what the user has said in the session, and in those around it of the same user."""
+    """Return the user's texts in the session, and in outer sessions of the same user."""
     user, texts = user_of(session), []
     for each in _sessions(session):
         transcript = each.find(Transcript)

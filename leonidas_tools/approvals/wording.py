@@ -1,4 +1,4 @@
-"""The sentences that the user is asked and the model is told."""
+"""The sentences of questions to the user, and of results for the model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def question(
     return _question(tool, arguments, rule, usual, partial(_shown, words=words))
 
 
-def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which words
+def spoken_question(  # noqa: PLR0913 - the parts of a question
     tool: str,
     arguments: Mapping[str, Any],
     rule: Rule,
@@ -64,11 +64,11 @@ def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which wor
     notice: str = "",
     words: Wording = AS_IT_IS,
 ) -> tuple[str, SpokenCheck] | None:
-    """Return the question as a sentence to speak, and what checks that the model has spoken it.
+    """Return the question as a sentence to speak, and the check that the model has spoken it.
 
-    `shortens` allows the beginning and the end of a long value in place of all of it. `notice`
-    precedes the question. `words` are those of the settings. If a value may be heard as a question,
-    ours is repeated after it, so that it is the last one.
+    With `shortens`, a long value may be spoken as its beginning and its end. `notice` precedes the
+    question. `words` are those of the settings. If a value may be heard as a question, the default
+    question follows without the values, so that it comes last.
 
     Returns:
         `None` if the question cannot be spoken so that a listener learns all of it.
@@ -98,7 +98,7 @@ def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which wor
         return None
     said = noticed(notice, said)
     paraphrased = "" if rule.message or notice else tool
-    if any(map(has_question, arguments.values())):  # else the yes might be to that question
+    if any(map(has_question, arguments.values())):  # else a yes might answer that question
         said, paraphrased = f"{said} {usual.format(what=tool.replace('_', ' '))}", ""
     return said, SpokenCheck(said, paraphrased, values)
 
@@ -109,7 +109,7 @@ def noticed(notice: str, question: str) -> str:
 
 
 def fixed_question(question: str, language: str) -> tuple[str, SpokenCheck] | None:
-    """Return the same for a question whose sentence is already given, without arguments."""
+    """Return a question whose sentence is given, and its check; `None` if it cannot be spoken."""
     if not is_plain(question, language) or not is_short(question):
         return None
     return question, SpokenCheck(question, "", {})
@@ -135,7 +135,7 @@ def _named(arguments: Mapping[str, Any], speak: _Say) -> list[str]:
 
 
 def filled(message: str, arguments: Mapping[str, Any]) -> str:
-    """Replace each `{path}` in a message by the arguments' value; `{files.count}` by their number.
+    """Replace each `{path}` in a message by its argument, `{files.count}` by the number of items.
 
     Example:
         >>> filled("Delete {files.count} files?", {"files": ["a", "b"]})
@@ -164,9 +164,9 @@ def _at(path: str, arguments: Mapping[str, Any], speak: _Say) -> str:
 
 
 def _values_for(path: str, arguments: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the values at a path of a message; for `.count` of a list, how many items it has.
+    """Return the values at a path of a message; for `.count` of a list, return its length.
 
-    What an item says of itself under that name is not a count.
+    A property of that name in the items of the list is ignored.
     """
     found = values_at(arguments, steps_of(path), parts=False)
     if not path.endswith(_COUNT):
@@ -177,7 +177,7 @@ def _values_for(path: str, arguments: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _shown(value: Any, words: Wording | None = None) -> str:
-    """Return a value as a person reads it; a very long one is shortened in the middle."""
+    """Return a value as text for a person; shorten a very long one in the middle."""
     if isinstance(value, list | tuple):
         text = ", ".join(_shown(each, words) for each in value)
     elif isinstance(value, str):
@@ -207,9 +207,9 @@ def elsewhere(request: ApprovalRequest, reason_code: str) -> ToolResult:
 
 
 def pending(request: ApprovalRequest, ask: str, again: str | None = None) -> ToolResult:
-    """Return the result of a call whose question the model is expected to ask.
+    """Return the result of a call whose question the model must ask.
 
-    `again` is the reason code if the model has had this result before.
+    `again` is the reason code if the model has received this result before.
     """
     if request.schema is not None:
         return _wanting(request, ask, request.schema, again)
@@ -251,7 +251,7 @@ def _wanting(
 
 
 def too_many(tool: str) -> ToolResult:
-    """Return the result of a call that would open one question too many."""
+    """Return the result of a call whose question exceeds the limit of open questions."""
     return ToolResult(
         status=ResultStatus.LIMITED,
         message=say("too_many_questions", tool=tool),
@@ -277,7 +277,7 @@ def denied_by_rule(tool: str, arguments: Mapping[str, Any], rule: Rule) -> ToolR
 def denied(tool: str, reason_code: str, reason: str | None = None) -> ToolResult:
     """Return the result of a call that a person has not approved.
 
-    `reason` is what the person gave as a reason.
+    `reason` is the person's own reason.
     """
     said = say("denial_reason", reason=reason) if reason else None
     return ToolResult(
@@ -288,7 +288,7 @@ def denied(tool: str, reason_code: str, reason: str | None = None) -> ToolResult
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
-    """Describe in a sentence what a person has changed in the arguments."""
+    """Describe in a sentence which arguments a person has changed."""
     names = [k for k in {**before, **after} if before.get(k) != after.get(k)]
     told = [
         say("user_edit", name=k, now=_shown(after.get(k)), before=_shown(before.get(k)))

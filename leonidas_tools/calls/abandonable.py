@@ -1,4 +1,4 @@
-"""Tasks that can be left behind, because a tool may ignore every cancellation.
+"""Tasks that can be abandoned, because a tool may ignore every cancellation.
 
 `asyncio.run` cancels all tasks at its end and waits for them. A task that ignores cancellation
 would keep the program from ending, although its call was answered long ago.
@@ -22,17 +22,17 @@ _GRACE_SECONDS = 2.0
 class AbandonableTask(asyncio.Task[None]):
     """A task that can report itself as done while its coroutine still runs.
 
-    It does so two seconds after a cancellation that its coroutine has ignored.
+    This happens two seconds after a cancellation that the coroutine ignores.
     """
 
     abandoned = False
-    """True if it reports itself as done regardless of its coroutine."""
+    """True if the task reports itself as done regardless of its coroutine."""
 
     _watchers: list[tuple[Callable[..., Any], Context | None]] | None = None
 
     @property
     def has_ended(self) -> bool:
-        """Return whether its coroutine has ended."""
+        """Return whether the coroutine has ended."""
         return super().done()
 
     def abandon(self) -> None:
@@ -47,21 +47,21 @@ class AbandonableTask(asyncio.Task[None]):
             self.get_loop().call_soon(watcher, self, context=context)
 
     def done(self) -> bool:
-        """Return whether it was abandoned or its coroutine has ended."""
+        """Return whether the task was abandoned or its coroutine has ended."""
         return self.abandoned or super().done()
 
     def cancelled(self) -> bool:
-        """Return whether it was cancelled; an abandoned task counts as cancelled."""
+        """Return whether the task was cancelled; an abandoned task counts as cancelled."""
         return super().cancelled() if super().done() else self.abandoned
 
     def result(self) -> None:
-        """Return nothing, or raise what the coroutine raised."""
+        """Return `None`; raise the coroutine's exception, or `CancelledError` if abandoned."""
         if self.abandoned and not super().done():
             raise asyncio.CancelledError
         return super().result()
 
     def exception(self) -> BaseException | None:
-        """Return the exception that the coroutine raised."""
+        """Return the coroutine's exception; raise `CancelledError` if the task was abandoned."""
         if self.abandoned and not super().done():
             raise asyncio.CancelledError
         return super().exception()
@@ -70,7 +70,7 @@ class AbandonableTask(asyncio.Task[None]):
         """Cancel the coroutine, and abandon the task if it ignores that."""
         asked = super().cancel(msg)
         if asked and not self.abandoned:
-            # In an empty context: the timer would otherwise keep the caller's in memory.
+            # In an empty context: the timer would otherwise keep the caller's context in memory.
             loop = self.get_loop()
             loop.call_later(_GRACE_SECONDS, self._abandon_if_ignored, context=Context())
         return asked
@@ -92,25 +92,25 @@ class AbandonableTask(asyncio.Task[None]):
         super().add_done_callback(fn, context=context)
 
     def remove_done_callback(self, fn: Callable[[Any], object], /) -> int:
-        """Remove a callback; return how many were removed."""
+        """Remove a callback, and return the number of removed callbacks."""
         self._watchers = [known for known in self._watchers or () if known[0] != fn]
         return super().remove_done_callback(fn)
 
 
 def leave_to_itself(task: asyncio.Task[Any]) -> None:
-    """Let the loop close without a task that ignores cancellation, and without a warning."""
-    asyncio._unregister_task(task)  # noqa: SLF001 - documented, for those who make tasks
+    """Let the event loop close without waiting for a task, and without a warning."""
+    asyncio._unregister_task(task)  # noqa: SLF001 - documented for custom task classes
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as `gather` does
     with contextlib.suppress(ImportError):
         _keep_for_ever(task)
-    # The loop would close the generators that it is in, which raises while they run.
+    # The loop would close the async generators of the task, which raises while they run.
     generators = getattr(task.get_loop(), "_asyncgens", None)
     if generators is not None:
         generators.difference_update([a for a in _awaited(task) if inspect.isasyncgen(a)])
 
 
 def _keep_for_ever(task: asyncio.Task[Any]) -> None:
-    """Keep a task alive until it ends: collecting it would throw into its coroutine."""
+    """Keep a task alive until it ends: garbage collection would throw into its coroutine."""
     import ctypes
 
     kept = ctypes.py_object(task)

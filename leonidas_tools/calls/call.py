@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPEATED = "repeated_call"
-"""The reason code of the answer to a repeated call whose outcome is not known yet."""
+"""The reason code of the result of a repeated call whose outcome is not known yet."""
 
 _LONGEST_NAME = 256
 _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
 class ResultStatus(StrEnum):
-    """The status of a result, in the words that the model reads."""
+    """The status of a result, as the model reads it."""
 
     OK = "ok"
     """The tool did what it was asked."""
@@ -73,9 +73,9 @@ _OK, _NO_RESULTS = ResultStatus.OK, ResultStatus.NO_RESULTS  # looking them up i
 
 
 def known_status(status: str, *more: str) -> str:
-    """Return the status of that name, if there is one.
+    """Return a status name if it is known.
 
-    `more` has other words that stand for a status here.
+    `more` contains further names that count as known here.
 
     Raises:
         ToolValidationError: There is no such status; the error lists the known ones.
@@ -96,10 +96,10 @@ def known_status(status: str, *more: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Media:
-    """A picture or a sound that belongs to a result.
+    """An image or audio that belongs to a result.
 
     Args:
-        mime_type: Such as `image/png` or `audio/wav`.
+        mime_type: The MIME type, such as `image/png` or `audio/wav`.
         data: The bytes.
     """
 
@@ -109,19 +109,19 @@ class Media:
 
 @record
 class ToolResult:
-    """The outcome of a call: a status, data, and what to tell the model.
+    """The result of a call: a status, data, and texts for the model.
 
     Args:
         status: One of `ResultStatus`.
-        result: What the function returned, as plain JSON once the call has ended.
+        result: The return value of the function, as plain JSON once the call has ended.
         message: One sentence for the model.
-        retryable: Whether calling again can help.
-        retry_hint: What to change before calling again.
-        reason_code: A short word for programs.
-        valid_options: What would have been accepted.
-        media: Pictures and sounds, sent beside the JSON.
-        speech: A sentence or two that can be spoken, where the result is long.
-        cached: Whether it is the result of another call; the model is told only if it is old.
+        retryable: Whether a retry can help.
+        retry_hint: The change to make before a retry.
+        reason_code: A short, machine-readable reason.
+        valid_options: The values that would have been accepted.
+        media: Images and audio, sent beside the JSON.
+        speech: One or two sentences to speak, if the result is long.
+        cached: Whether it is the result of another call; the message mentions it only if it is old.
         error: The exception behind a failure, for the log; the model never reads it.
 
     Example:
@@ -145,7 +145,7 @@ class ToolResult:
 
     @property
     def ok(self) -> bool:
-        """Return whether the tool did what it was asked."""
+        """Return whether the status is `ok` or `no_results`."""
         return self.status is _OK or self.status is _NO_RESULTS
 
     def _repr_html_(self) -> str:
@@ -155,22 +155,22 @@ class ToolResult:
 
     @classmethod
     def no_results(cls, message: str, **more: Any) -> ToolResult:
-        """Say that the tool worked and found nothing, so that the model need not ask again."""
+        """Return a result of a tool that worked but found nothing, so that no retry follows."""
         return cls(status=ResultStatus.NO_RESULTS, message=message, **more)
 
     @classmethod
     def not_found(cls, message: str, **more: Any) -> ToolResult:
-        """Say that what was asked for does not exist."""
+        """Return a result for something that does not exist."""
         return cls(status=ResultStatus.NOT_FOUND, message=message, **more)
 
     @classmethod
     def failed(cls, message: str, **more: Any) -> ToolResult:
-        """Say that the tool did not do what it was asked."""
+        """Return a result of a tool that failed."""
         return cls(status=ResultStatus.FAILED, message=message, **more)
 
     @classmethod
     def from_error(cls, error: ToolError) -> ToolResult:
-        """Turn an error whose message is meant for the model into a result."""
+        """Convert an error whose message is for the model into a result."""
         return cls(
             status=_STATUSES.get(error.status, ResultStatus.FAILED),
             message=None if type(error.message) is str and not error.message else error.message,
@@ -184,8 +184,8 @@ class ToolResult:
     def with_value(
         self, value: Any, message: str | None, *, cached: bool | None = None
     ) -> ToolResult:
-        """Return this result with another value and message, and maybe as that of another call."""
-        # As `dataclasses.replace`, which takes five times as long.
+        """Return a copy with another value and message, and optionally another `cached`."""
+        # Like `dataclasses.replace`, which takes five times as long.
         return ToolResult(
             status=self.status,
             result=value,
@@ -201,7 +201,7 @@ class ToolResult:
         )
 
     def reworded(self, wording: Wording) -> ToolResult:
-        """Return this result in the words of the settings; texts of tools do not change."""
+        """Return this result with the texts of the settings; texts of tools do not change."""
         message, hint = wording.reword(self.message), wording.reword(self.retry_hint)
         speech = wording.reword(self.speech)
         if message is self.message and hint is self.retry_hint and speech is self.speech:
@@ -209,7 +209,7 @@ class ToolResult:
         return replace(self, message=message, retry_hint=hint, speech=speech)
 
     def to_response(self) -> dict[str, Any]:
-        """Return the envelope that the model reads: only `None` says nothing and is left out."""
+        """Return the function response that the model reads, without fields that are `None`."""
         response: dict[str, Any] = {"status": _WORDS[self.status]}
         if self.result is not None:
             response["result"] = self.result
@@ -231,11 +231,11 @@ class ToolResult:
 
 
 class ToolSession:
-    """One conversation, and what its calls share.
+    """One conversation, and the objects that its calls share.
 
     Args:
-        id: A name for it in logs and events; by default a random one.
-        user: Who speaks in it, where that is known.
+        id: The name of the session in logs and events; random by default.
+        user: The user of the session, if known.
 
     Example:
         >>> session = ToolSession("kitchen")
@@ -258,10 +258,10 @@ class ToolSession:
         self._values: dict[type, Any] = {}
 
     def get(self, kind: type[T]) -> T:
-        """Return the session's one object of this kind, made on first use by calling `kind()`.
+        """Return the session's object of this class, created by `kind()` on first use.
 
         Raises:
-            SessionValueError: The session has none, and `kind` cannot be called without arguments.
+            SessionValueError: There is none, and `kind` cannot be called without arguments.
         """
         value: T | None = self._values.get(kind)
         if value is None:
@@ -288,11 +288,11 @@ class ToolSession:
         return text + f"call session.put({value}) before the first call that needs it"
 
     def find(self, kind: type[T]) -> T | None:
-        """Return the session's object of this kind, where it has one."""
+        """Return the session's object of this class, if there is one."""
         return self._values.get(kind)
 
     def put(self, value: Any, kind: type | None = None) -> None:
-        """Give the session its object of this kind, by default of the value's own class."""
+        """Set the session's object of this class, by default of the value's own class."""
         self._values[kind or type(value)] = value
 
     def __repr__(self) -> str:
@@ -304,7 +304,7 @@ def _is_abstract(kind: type) -> bool:
 
 
 def _why_not_made(kind: type) -> str | None:
-    """Say why a class cannot be called without arguments; `None` if it can."""
+    """Return why a class cannot be called without arguments; `None` if it can."""
     if _is_abstract(kind):
         return f"{kind.__name__!r} is abstract"
     try:
@@ -322,21 +322,21 @@ class ToolCall:
 
     Args:
         name: The tool's own name.
-        arguments: By parameter name, as the model gave them; validated ones once it runs.
-        id: Its id, of bounded length; `None` where the server gave none.
-        called_as: The name the model used, where it differs from the tool's own.
-        session: The conversation it belongs to.
+        arguments: The arguments by name, as the model sent them; validated before the tool runs.
+        id: The id, of bounded length; `None` if the server sent none.
+        called_as: The name in the call, which may differ from the tool's own.
+        session: The session of the call.
         tool: The tool, once the registry has found it.
-        settings: The settings it is pinned to; `None` stands for the defaults.
-        number: Its place among the calls of its session.
-        inherited: Secrets of the calls it was made for, which its arguments may contain.
-        autonomous: Whether it runs as in a session of that mode. Only a program says so: no part,
-            no file and no JSON makes a call.
-        stands_in: Whether its tool runs in place of one that does not exist, `called_as`.
-        by_program: Whether a tool makes it without naming a session: it may repeat it.
-        retried: Whether a person has it run once more, though it may have had its effect, or it
-            goes on for a call that has waited for a person.
-        given_id: The id that the answer must carry, where it is longer than `id`.
+        settings: The settings that the call keeps; `None` for the defaults.
+        number: The number of the call in its session.
+        inherited: Secrets of the calls that made this one, which its arguments may contain.
+        autonomous: Whether the call runs as in a session of that mode. Only a program can set it:
+            it is never read from a part, a file or JSON.
+        stands_in: Whether the tool runs in place of an unknown tool, `called_as`.
+        by_program: Whether a program made the call without a session; the loop guard ignores it.
+        retried: Whether a person retries the call, although it may have taken effect, or it
+            continues a call that waited for a person.
+        given_id: The id for the function response, if it is longer than `id`.
     """
 
     name: str
@@ -356,47 +356,47 @@ class ToolCall:
 
     @property
     def trace_id(self) -> str:
-        """Name this call in events, logs and traces, also where the server gave no id."""
+        """Return the name of the call in events, logs and traces, even if it has no id."""
         return f"{self.session.id}-{self.number}"
 
     @property
     def redaction(self) -> Redaction:
-        """Mask what is secret for its tool and in the settings."""
+        """Return the redaction of the secrets of its tool and of the settings."""
         redaction = PLAIN_REDACTION if self.tool is None else self.tool.redaction
         return redaction.knowing(*self.known)
 
     @property
     def known(self) -> tuple[KnownSecrets, ...]:
-        """Return what is secret in its settings, and in those of the calls it was made for."""
+        """Return the secrets of the call's settings, and of the calls that made it."""
         if self.settings is None or not self.settings.secrets:
             return self.inherited
         return (self.settings.known_secrets, *self.inherited)
 
     def as_run(self, arguments: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Return the arguments that the tool runs with: its own and the fixed ones.
+        """Return the arguments that the tool runs with, including the fixed ones.
 
         Args:
-            arguments: Others than those of the call.
+            arguments: Arguments to use instead of those of the call.
         """
         given = self.arguments if arguments is None else arguments
         fixed = None if self.tool is None else self.tool.metadata.fixed
         return {**given, **fixed} if fixed else given
 
     def secretive_arguments(self) -> KnownSecrets | None:
-        """Return the arguments that its tool declares to be secret, if there are any."""
+        """Return the arguments that the tool declares as secret, if there are any."""
         if self.tool is None or not self.tool.redaction.declares:
             return None
         return KnownSecrets(self.tool.redaction.declared_in(self.arguments))
 
     def made_by(self, outer: ToolCall) -> ToolCall:
-        """Return this call, whose arguments may have the secrets of the call that made it."""
+        """Return this call with the secrets of the call that made it."""
         arguments = outer.secretive_arguments()
         known = outer.known if arguments is None else (arguments, *outer.known)
         more = tuple(each for each in known if each and each not in self.inherited)
         return replace(self, inherited=self.inherited + more) if more else self
 
     def under(self, settings: ToolConfiguration) -> ToolCall:
-        """Return this call, pinned to settings."""
+        """Return this call with these settings."""
         return self._copy(self.arguments, settings)
 
     def with_arguments(self, arguments: Mapping[str, Any]) -> ToolCall:
@@ -423,13 +423,13 @@ class ToolCall:
 
 
 def comparable(value: Any) -> Any:
-    """Return arguments in the form in which they are compared.
+    """Return arguments in a form for comparison.
 
-    Null counts as left out, and a whole number as an integer, since a server may write the same
-    call in either form.
+    Null properties are left out, and whole numbers become integers, since a server may write the
+    same call in either form.
 
     Raises:
-        RecursionError: They are nested too deep.
+        RecursionError: The arguments are nested too deeply.
 
     Example:
         >>> comparable({"seats": 2.0, "note": None})
@@ -445,9 +445,9 @@ def comparable(value: Any) -> Any:
 
 
 MAX_ARGUMENT_BYTES = 1_048_576
-"""Size limit of the arguments of a call, where the settings set none."""
+"""Size limit of a call's arguments if the settings set none, in bytes."""
 _BYTES_OF_A_VALUE = 64
-"""Least size counted for a value or name: walking many short ones is slow."""
+"""Minimum size counted for a value or name, in bytes: walking many short ones is slow."""
 _MOST_BYTES_OF_A_CHARACTER = 4
 _SHORT = frozenset({bool, float, type(None)})
 _MOST_IN_GIST = 10_000
@@ -457,11 +457,11 @@ _LOW_BITS = (1 << 4096) - 1
 
 
 def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
-    """Return whether arguments are longer than that, examining no more than needed.
+    """Return whether arguments exceed `max_bytes`; stop as soon as they do.
 
-    Each value and each name counts its text and 64 bytes, so that their number is bounded too.
+    Each value and each name counts its text plus 64 bytes, so that their number is bounded too.
 
-    They may also be nested too deep, or in a circle.
+    The arguments may be deeply nested or circular.
 
     Example:
         >>> are_too_large({"seats": [1, 2]}, 261), are_too_large({"seats": [1, 2]}, 260)
@@ -485,9 +485,9 @@ def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
 
 
 def gist_of(arguments: Mapping[str, Any]) -> int:
-    """Return a number that differs for most different arguments, at a bounded cost.
+    """Return a hash that differs for most different arguments, at a bounded cost.
 
-    It covers the first values, the beginning and the end of long texts, and all lengths.
+    The hash covers the first values, the beginning and the end of long texts, and all lengths.
 
     Example:
         >>> gist_of({"seats": [1, 2]}) == gist_of({"seats": [1, 3]})
@@ -516,7 +516,7 @@ def gist_of(arguments: Mapping[str, Any]) -> int:
 
 
 def _are_short(arguments: dict[Any, Any], most: int) -> bool:
-    """Return whether flat arguments are surely not too large: a quick look for most calls."""
+    """Return whether flat arguments are certainly short: a fast check for most calls."""
     left = most - 2 * len(arguments) * _BYTES_OF_A_VALUE
     if left < 0:
         return False
@@ -539,7 +539,7 @@ def _bytes_of(text: str, most: int) -> int:
 
 
 def _length_of(value: Any) -> int:
-    """Return how long a text is, or how long the values in a collection are at least."""
+    """Return the length of a text, or the minimum size of the values in a collection."""
     if isinstance(value, Mapping):
         return 2 * len(value) * _BYTES_OF_A_VALUE
     if isinstance(value, list | tuple | set | frozenset):
@@ -554,7 +554,7 @@ def _inside(value: Any) -> Iterator[Any]:
 
 
 def too_large(name: str, max_bytes: int) -> ToolResult:
-    """Return the answer to a call whose arguments are too large; it does not run."""
+    """Return the result of a call that does not run, since its arguments are too large."""
     return ToolResult(
         status=ResultStatus.INVALID_ARGUMENT,
         message=say("arguments_too_large", tool=name, bytes=max_bytes),
@@ -564,7 +564,7 @@ def too_large(name: str, max_bytes: int) -> ToolResult:
 
 
 def same_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two calls of a tool have the same arguments; in doubt they have."""
+    """Return whether two calls of a tool have the same arguments; in doubt, return true."""
     try:
         return one is other or bool(comparable(one) == comparable(other))
     except RecursionError:
@@ -572,11 +572,11 @@ def same_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def repeated(name: str, result: ToolResult | None = None) -> ToolResult:
-    """Return the answer to a repeated call, which does not run again.
+    """Return the result of a repeated call, which does not run again.
 
     Args:
-        name: The tool.
-        result: How the call ended when it ran; `None` where that is not known.
+        name: The name of the tool.
+        result: The result of the first run; `None` if it is not known.
     """
     if result is not None:
         return result
@@ -588,9 +588,9 @@ def repeated(name: str, result: ToolResult | None = None) -> ToolResult:
 
 
 def name_called(text: str, *, longest: int = _LONGEST_NAME) -> str:
-    """Return the name or id that a model gave, as valid UTF-8 of bounded length.
+    """Return a name or id from a model, as valid UTF-8 of bounded length.
 
-    A digest keeps apart what is cut.
+    A digest distinguishes names that are cut.
 
     `longest` is at least 65 characters.
 
@@ -605,4 +605,4 @@ def name_called(text: str, *, longest: int = _LONGEST_NAME) -> str:
 
 
 Run: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
-"""Everything runnable: a compiled tool, or a policy around one."""
+"""Runs a call: a compiled tool, or a policy around one."""

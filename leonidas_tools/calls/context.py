@@ -1,4 +1,4 @@
-"""`ToolContext`: what a running tool can read and report."""
+"""`ToolContext`, with which a running tool reads its call and reports progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 4096
 _LONGEST_EVENT = 65_536
 _STREAMED = frozenset({"message", "value"})
-"""Kinds of progress in which a text may come in pieces, such as those a generator yields."""
+"""Keys of progress whose text may arrive in pieces, such as the values of a generator."""
 _MOST_KEYS = 16
 _MOST_WAITING = 64
 _LONGEST_WAIT_SECONDS = 1.0
@@ -30,7 +30,7 @@ UndoStep: TypeAlias = Callable[[], Any]
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of this thread, if it has one."""
+    """Return the event loop of this thread, if there is one."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -38,7 +38,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def is_foreign(value: Any) -> bool:
-    """Return whether showing a value as progress runs code of its own, which may block."""
+    """Return whether converting a value for progress runs its own code, which may block."""
     try:
         plain(value, _MOST_BYTES, foreign=False)
     except ForeignTypeError:
@@ -55,12 +55,12 @@ def _shown(
     *,
     on_loop: bool,
 ) -> dict[str, Any]:
-    """Return the data as short, plain JSON; secrets are masked before it is cut."""
+    """Return the data as short, plain JSON; mask secrets before truncation."""
     shown: dict[str, Any] = {}
     for key, value in itertools.islice(data.items(), _MOST_KEYS):
         with contextlib.suppress(NotPlainError):
             try:
-                # With its key, which may name a secret, or have one in it.
+                # Together with its key, which may name a secret, or contain one.
                 named, _ = plain({key: value}, max_bytes, mask=mask, foreign=not on_loop)
             except ForeignTypeError:
                 named = {key: f"<{type(value).__name__}>"}
@@ -71,14 +71,14 @@ def _shown(
 
 
 class ToolContext:
-    """Given to a tool that has a parameter annotated `ToolContext`; the model never sees it.
+    """The context of a call, for a tool with a parameter annotated `ToolContext`.
 
-    Safe to use from the thread of a sync tool.
+    The model never sees the parameter. It is safe to use from the thread of a sync tool.
 
     Args:
-        call: The call being run.
-        sink: Where events go.
-        mask: Takes the secrets out of what they say.
+        call: The running call.
+        sink: Receives the events.
+        mask: Masks secrets in the events.
 
     Example:
         >>> async def book(city: str, ctx: ToolContext) -> str:
@@ -93,7 +93,7 @@ class ToolContext:
     ) -> None:
         self.call = call
         self.cancelled = False
-        """Becomes true when the call was cancelled or ran out of time: a loop should look at it."""
+        """True once the call was cancelled or has timed out; a loop should check it."""
         self._sink = sink
         self._mask = mask
         self._loop = _running_loop()
@@ -102,7 +102,7 @@ class ToolContext:
 
     @property
     def session(self) -> ToolSession:
-        """Return the conversation this call belongs to."""
+        """Return the session of the call."""
         return self.call.session
 
     @property
@@ -112,16 +112,16 @@ class ToolContext:
         return settings.custom_parameters if settings is not None else {}
 
     def progress(
-        self, message: str | None = None, *, fraction: float | None = None, **data: Any
+        self, message: str | None = None, fraction: float | None = None, **data: Any
     ) -> None:
-        """Report how far the tool is.
+        """Report the progress of the tool.
 
         Args:
             message: A sentence for a person.
-            fraction: How much is done, from 0 to 1.
-            data: Anything else. What has no JSON form is left out. On the event loop, a value
-                whose conversion runs code of its own (a model, a dataclass, a number of NumPy) is
-                shown as the name of its type.
+            fraction: The part that is done, from 0 to 1.
+            data: Further details, without values that have no JSON form. On the event loop, a value
+                whose conversion runs its own code (a model, dataclass or NumPy number) is shown as
+                the name of its type.
         """
         if message is not None:
             data["message"] = message
@@ -130,7 +130,7 @@ class ToolContext:
         self._tell(EventKind.PROGRESS, _shown(data, self._mask, on_loop=self._is_on_loop()))
 
     def emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
-        """Send an event of this call, from any thread."""
+        """Emit an event of this call, from any thread."""
         on_loop = self._is_on_loop()
         self._tell(kind, _shown(data, self._mask, _LONGEST_EVENT, on_loop=on_loop))
 
@@ -147,13 +147,13 @@ class ToolContext:
         return self._loop is not None and _running_loop() is self._loop
 
     def _send(self, event: ToolEvent, loop: asyncio.AbstractEventLoop) -> None:
-        """Send an event from a thread, which waits where it is faster than the loop."""
+        """Send an event from a thread; wait if the thread is faster than the event loop."""
         if self._room is None:
             self._room = threading.Semaphore(_MOST_WAITING)
         room, sink = self._room, self._sink
         assert sink is not None
         if not room.acquire(timeout=_LONGEST_WAIT_SECONDS):
-            return  # the event loop is held: no listener could receive it
+            return  # the event loop is blocked: no subscriber could receive it
 
         def arrive() -> None:
             room.release()
@@ -162,7 +162,7 @@ class ToolContext:
         loop.call_soon_threadsafe(arrive)
 
     def undo(self, step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-        """Register a step that takes back what the tool has just done.
+        """Register a step that undoes what the tool has just done.
 
         The steps run in reverse order if the call does not complete.
 
@@ -174,11 +174,11 @@ class ToolContext:
         self._undo.append(lambda: step(*args, **kwargs))
 
     def take_undo_steps(self) -> list[UndoStep]:
-        """Return the registered steps, last first; they are forgotten here."""
+        """Return the registered steps, last first, and clear them."""
         steps, self._undo = self._undo[::-1], []
         return steps
 
     def raise_if_cancelled(self) -> None:
-        """Raise `ToolCancelledError` once the call is no longer wanted."""
+        """Raise `ToolCancelledError` if the call was cancelled or has timed out."""
         if self.cancelled:
             raise ToolCancelledError(say("cancelled_tool"))

@@ -39,26 +39,26 @@ class EventKind(StrEnum):
 _IN_THEIR_WORDS = frozenset(
     {EventKind.PROGRESS, EventKind.ITERATION, EventKind.TASK_LIST, EventKind.TASK_UPDATE}
 )
-"""Events that say what a tool or the model has put in words."""
+"""Events whose texts come from a tool or the model."""
 
 
 @record
 class ToolEvent:
-    """Something that happened to a call.
+    """An event of a call.
 
-    `tool_complete` ends a call that did what it was asked; `tool_error` one that was refused or
-    failed in a way the model can mend (bad arguments, unknown tool, disabled); `tool_failed` one
-    that was tried and did not work; `tool_cancel` one whose answer is not wanted any more.
+    `tool_complete` ends a call that succeeded; `tool_error` ends a call that was refused, or failed
+    in a way that the model can correct (bad arguments, unknown tool, disabled); `tool_failed` ends
+    a call that ran and failed; `tool_cancel` ends a call that was stopped or is unwanted.
 
     Args:
-        kind: What happened.
-        call: The call it happened to.
-        result: How it ended, for the kinds that end a call.
-        seconds: How long the call took, for the kinds that end a call.
-        data: What else there is to say: `message`, `fraction`, `attempt`, `delay_seconds`, …
-        at: When, in seconds since the epoch.
-        dropped: How many events of progress before it were dropped, since they came faster than
-            they were read.
+        kind: The kind of event.
+        call: The call.
+        result: The result, for the kinds that end a call.
+        seconds: The duration of the call in seconds, for the kinds that end a call.
+        data: Further details: `message`, `fraction`, `attempt`, `delay_seconds`, …
+        at: The time of the event, in seconds since the epoch.
+        dropped: The number of progress events before this one that were dropped, because the reader
+            was too slow.
     """
 
     kind: EventKind
@@ -71,7 +71,7 @@ class ToolEvent:
 
     @property
     def ends_call(self) -> bool:
-        """Return whether nothing more happens to this call."""
+        """Return whether the event ends the call."""
         return self.result is not None
 
     def to_json(self) -> dict[str, Any]:
@@ -94,16 +94,16 @@ class ToolEvent:
             body["seconds"] = self.seconds
         if self.dropped:
             body["dropped"] = self.dropped
-        if self.data:  # what a tool says of its progress does not change what the event says
+        if self.data:  # progress must not overwrite the fields of the event
             body |= {name: said for name, said in self.shown().items() if name not in body}
         return body
 
     def with_dropped(self, count: int) -> ToolEvent:
-        """Return the event, saying that so many before it were dropped."""
+        """Return the event with the number of events that were dropped before it."""
         return replace(self, dropped=count)
 
     def shown(self) -> Mapping[str, Any]:
-        """Return the other details, with secrets masked in texts of the tool."""
+        """Return the details, with secrets masked in texts of a tool or the model."""
         if self.kind not in _IN_THEIR_WORDS:
             return self.data
         redaction = self.call.redaction.hiding(self.call.arguments)
@@ -112,4 +112,4 @@ class ToolEvent:
 
 
 Sink: TypeAlias = Callable[[ToolEvent], None]
-"""Hears of every event; returns at once and never raises on purpose."""
+"""Receives every event; must return at once, and should not raise."""

@@ -1,4 +1,4 @@
-"""One running call: its task, and its one answer."""
+"""One running call: its task, and its single result."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _NO_LIMITS: Mapping[str, float] = {}
 
 _current: ContextVar[Invocation] = ContextVar("leonidas_tools_invocation")
 current: Callable[[], Invocation] = _current.get
-"""The invocation in whose task this runs."""
+"""Returns the invocation of the current task."""
 
 
 def innermost() -> Invocation | None:
-    """Return the invocation in whose task this runs; `None` outside of all calls."""
+    """Return the invocation of the current task; `None` outside of all calls."""
     return _current.get(None)
 
 
@@ -56,22 +56,22 @@ _REFUSED = frozenset(
         ResultStatus.LIMITED,
     }
 )
-_COMPLETE = EventKind.COMPLETE  # looked up once: most calls end so
+_COMPLETE = EventKind.COMPLETE  # looked up once: most calls end with it
 _LAST_WORDS = ("cancel", "stop")
-"""Reasons to stop after which no policy may go on."""
+"""Reasons for a stop after which no policy may continue."""
 GRACE_SECONDS = 0.5
-"""Time that a stopped tool gets to end before its call is answered without it."""
+"""Seconds in which a stopped tool can end before its call ends without it."""
 
 
 def ending_kind(result: ToolResult) -> EventKind:
-    """Return the event that ends a call with this result."""
+    """Return the kind of event that ends a call with this result."""
     if result.ok:
         return _COMPLETE
     return EventKind.ERROR if result.status in _REFUSED else EventKind.FAILED
 
 
 class Place(Protocol):
-    """A place that a call holds while it runs: in a lane or under a limit."""
+    """A place that a running call holds in a lane or under a limit."""
 
     @property
     def room(self) -> object:
@@ -79,30 +79,35 @@ class Place(Protocol):
         ...
 
     def leave(self) -> None:
-        """Give the place to the next call."""
+        """Release the place for the next call."""
         ...
 
 
 DEBUG_VARIABLE = "LEONIDAS_DEBUG"
-"""If `1`, whole tracebacks of tools are logged, which may contain secrets."""
+"""If `1`, full tracebacks of tools are logged; they may contain secrets."""
 
 
 def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> None:
-    """Log where a tool failed, without the exception's text, which may hold a secret.
+    """Log where a tool failed, without the exception's text, which may contain a secret.
 
-    The text of a `SessionValueError` is ours, and says what the developer has to do.
-    With `LEONIDAS_DEBUG=1` in the environment the whole traceback is logged.
+    The text of a `SessionValueError` is logged: the library wrote it, for the developer.
+    With `LEONIDAS_DEBUG=1` in the environment the whole traceback is logged; without it, the line
+    says so.
     """
     trace = error if os.environ.get(DEBUG_VARIABLE) == "1" else None
-    what = f": {error}" if type(error) is SessionValueError else f" raised {described(error)}"
+    if type(error) is SessionValueError:
+        what = f": {error}"
+    else:
+        hint = "" if trace else f"; {DEBUG_VARIABLE}=1 shows the traceback"
+        what = f" raised {described(error)}{hint}"
     log.log(log_level(error), "The tool %r%s", tool_name, what, exc_info=trace)
 
 
 class Invocation:
-    """Runs one call in a task of its own and hands on exactly one result.
+    """Runs one call in its own task, and delivers exactly one result.
 
-    Whatever the tool does to its task (cancel it, raise `SystemExit`, refuse to be cancelled),
-    `on_end` is called once, and no task that waits for the call is touched.
+    The tool may cancel its task, raise `SystemExit` or ignore cancellation: `on_end` is still
+    called once. No task that waits for the call is affected.
     """
 
     __slots__ = (
@@ -112,38 +117,37 @@ class Invocation:
         "undone", "wanted", "wording",
     )  # fmt: skip
 
-    def __init__(  # noqa: PLR0915 - what it knows of its call, line by line
+    def __init__(  # noqa: PLR0915 - the state of the call, line by line
         self, call: ToolCall, run: Run, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
     ) -> None:
         self.call = call
         self.context: ToolContext | None = None
-        """The context given to the tool; set once its function runs."""
+        """The context passed to the tool; set once its function runs."""
         self.stoppable = True
-        """True if stopping now leaves nothing half done; set by the running attempt."""
+        """True if stopping now leaves no work half done; set by the running attempt."""
         self.begun = False
         """True if an effect that must not happen twice may have begun."""
         self.take_back: Callable[[], Awaitable[None]] | None = None
-        """Undo what was done; set while a call whose answer is no longer wanted can be undone."""
+        """Undoes the call; set while a call whose result is no longer wanted can be undone."""
         self.wanted = True
-        """True while the answer is still wanted."""
+        """True while the result is still wanted."""
         self.ended = False
         self.left_over = 0
         """Number of steps that could not be rolled back."""
         self.undone = 0
         """Number of steps of the last attempt that were rolled back."""
         self.undo_ends = 0.0
-        """Deadline of undoing, in the time of the loop; 0 if nothing is undone
-        now."""
+        """Deadline of undoing, in the time of the event loop; 0 if nothing is being undone."""
         self.stopped_by: str | None = None
-        """Decision of the person who stops the call: `cancel` or `skip`."""
+        """Decision of the person who stopped the call: `cancel` or `skip`."""
         self.host: object = None
-        """Runtime that runs the call, where there is one."""
+        """The runtime that runs the call, if there is one."""
         self.limits: Mapping[str, float] = _NO_LIMITS
-        """Expected duration, as in the first event."""
+        """The time limits of the call, as in the first event."""
         self.on_failure: OnEnd | None = None
-        """Called once if the call does not do what it was asked."""
+        """Called once if the result is not ok."""
         self.wording: Wording | None = None
-        """The texts that the settings reword, as they were when the call began."""
+        """The texts of the settings at the start of the call."""
         self._answer: asyncio.Future[ToolResult] | None = None
         self.measured: tuple[Any, int] = (None, 0)
         """Result of the last attempt, and the length of its JSON."""
@@ -163,10 +167,10 @@ class Invocation:
         self._task: AbandonableTask | None = None
 
     def start(self, owner: set[Invocation]) -> None:
-        """Begin; the task never raises."""
+        """Start the task, which never raises."""
         self.owner = owner
         self._begin(self._body())
-        if self.sinks:  # told before the task takes its first step, in the next turn of the loop
+        if self.sinks:  # sent before the first step of the task, in the loop's next iteration
             event = ToolEvent(kind=_START, call=self.call, data=self.limits)
             for sink in self.sinks:
                 sink(event)
@@ -184,7 +188,7 @@ class Invocation:
         return self._task
 
     def interrupt(self, reason: object) -> None:
-        """Stop the task."""
+        """Stop the task for a reason, and mark its context as cancelled."""
         if self._task is None or self._task.has_ended:
             return
         if self._stop not in _LAST_WORDS:
@@ -196,11 +200,11 @@ class Invocation:
 
     @property
     def is_open(self) -> bool:
-        """Return whether an answer is still awaited: otherwise nothing more may be tried."""
+        """Return whether a result is still wanted; otherwise no policy may try again."""
         return self.wanted and not self.ended and self._stop not in _LAST_WORDS
 
     def is_inside(self, room: object) -> bool:
-        """Return whether a call around this one has a place there: waiting would never end."""
+        """Return whether an outer call has a place in `room`: waiting would never end."""
         outer = self.outer
         while outer is not None:
             if any(place.room is room for place in outer.places):
@@ -209,29 +213,29 @@ class Invocation:
         return False
 
     def is_made_by(self, other: Invocation) -> bool:
-        """Return whether the tool of another call has made this one, directly or not."""
+        """Return whether the tool of another call has made this one, directly or indirectly."""
         outer = self.outer
         while outer is not None and outer is not other:
             outer = outer.outer
         return outer is not None
 
     def length_of(self, value: Any) -> int:
-        """Return the length of the JSON of a plain value; the attempt measured its own result."""
+        """Return the JSON length of a plain value; the attempt has measured its own result."""
         known, size = self.measured
         return size if known is value else length(value)
 
     @property
     def stopping(self) -> bool:
-        """Return whether a `CancelledError` in the task is ours, and not the tool's own doing."""
+        """Return whether the runtime, and not the tool, has cancelled the task."""
         return self._stop is not None
 
     @property
     def is_left(self) -> bool:
-        """Return whether it was stopped because its runtime closes: its answer is still wanted."""
+        """Return whether the closing runtime stopped the call, whose result is still wanted."""
         return self._stop == "stop"
 
     def taken(self, reason: object) -> bool:
-        """Return whether the `CancelledError` just caught is that interruption, and end it."""
+        """Return whether the caught `CancelledError` is from this interruption, and clear it."""
         if self._stop is not reason:
             return False
         self._stop = None
@@ -241,11 +245,11 @@ class Invocation:
 
     @property
     def cancelled_itself(self) -> bool:
-        """Return whether the tool has cancelled the task it runs in, which is for us to do."""
+        """Return whether the tool cancelled its own task, which only the runtime may do."""
         return self._stop is None and self._task is not None and self._task.cancelling() > 0
 
     async def forgive(self) -> None:
-        """Undo a cancellation that the tool has requested on its own task."""
+        """Undo a cancellation that the tool requested on its own task."""
         while self._task is not None and self._task.cancelling():
             self._task.uncancel()
         try:
@@ -255,10 +259,10 @@ class Invocation:
                 raise
 
     def cancel(self) -> None:
-        """Stop the call because its answer is not wanted, unless it must run to its end.
+        """Stop the call because its result is not wanted, unless it must run to its end.
 
-        A call that runs on is not reported. What is to be undone is undone also where the call has
-        ended already.
+        The result of a call that continues is not reported. Its effects are undone even if the call
+        has already ended.
         """
         self.wanted = False
         if self.stoppable:
@@ -269,7 +273,7 @@ class Invocation:
             self._begin(self._late(self.take_back))
 
     def stop_for(self, decision: str) -> asyncio.Future[ToolResult]:
-        """Answer the call because a person has decided so, and stop its work."""
+        """Stop the call by a person's decision, and return a future with its result."""
         if self._answer is not None:
             return self._answer
         loop = asyncio.get_running_loop()
@@ -277,7 +281,7 @@ class Invocation:
         self.stopped_by = decision
         if self.context is not None:
             self.context.cancelled = True
-        # Where a thread is to be undone, it has to end first: it can only be asked to.
+        # A thread must end before it is undone, and can only be asked to end.
         if self.stoppable or self.take_back is None:
             self.interrupt("cancel")
             loop.call_later(GRACE_SECONDS, self._leave_stubborn, context=Context())
@@ -293,16 +297,16 @@ class Invocation:
             self.leave_behind()
 
     def abandon(self, result: ToolResult) -> None:
-        """End the call although its task does not: a tool may refuse to be cancelled.
+        """End the call although its task still runs: a tool may ignore cancellation.
 
-        What it holds goes to others, since it may never give it back.
+        Release its places, since the tool may never do so.
         """
         if self._task is not None and not self._task.abandoned:
             logger.warning(
                 "The tool %r goes on after it was stopped: it ignores cancellation", self.call.name
             )
             self._task.abandon()
-        for task in asyncio.all_tasks():  # what the tool has started may be as stubborn
+        for task in asyncio.all_tasks():  # tasks of the tool may ignore cancellation too
             if context_of(task).get(_current) is self:
                 leave_to_itself(task)
         while self.places:
@@ -310,11 +314,11 @@ class Invocation:
         self.end(result)
 
     def leave_behind(self) -> None:
-        """End the call as cancelled although its task goes on after it was stopped."""
+        """End the call as cancelled although its task still runs."""
         self.abandon(self._was_cancelled())
 
     def emit(self, kind: EventKind, **data: Any) -> None:
-        """Tell the sinks what has happened."""
+        """Send an event to the sinks."""
         event = ToolEvent(kind=kind, call=self.call, data=data)
         for sink in self.sinks:
             sink(event)
@@ -327,7 +331,7 @@ class Invocation:
             sink(event)
 
     def end(self, result: ToolResult) -> None:
-        """End the call with a result, once: later results are dropped."""
+        """End the call with a result, and drop later results."""
         if self.ended:
             return
         self.ended = True
@@ -363,29 +367,29 @@ class Invocation:
         if self.take_back is not None and not self.wanted:
             await self.take_back()
         self.end(result)
-        # The task's context holds this, and calls that tasks of calls make hold each other: what
-        # is no longer needed must not wait for the collector, or for ever.
+        # The task's context refers to this, and nested calls refer to each other: clear the
+        # references, so that their memory does not wait for the garbage collector.
         self.outer = self.context = self._on_end = self.on_failure = self._task = None
         self.owner.discard(self)
 
     async def _late(self, take_back: Callable[[], Awaitable[None]]) -> None:
-        """Undo what a call has done whose answer came too late."""
+        """Undo a call that was cancelled after it had ended."""
         _current.set(self)
         await take_back()
         self._task = None
         self.owner.discard(self)
 
     def _in_words(self, result: ToolResult) -> ToolResult:
-        """Return the result with what could not be undone, in the words of the settings."""
+        """Add the number of steps that were not undone, and use the texts of the settings."""
         if self.left_over:
             message = say("left_over", count=self.left_over)
             result = replace(result, message=join(result.message, message))
         return result if self.wording is None else result.reworded(self.wording)
 
     def _failed(self, error: BaseException) -> ToolResult:
-        """Convert an exception of a policy into a result; those of tools are converted before."""
+        """Convert an exception of a policy into a result; `Attempt` converts those of tools."""
         if isinstance(error, ToolError):
-            with contextlib.suppress(Exception):  # an error is made by others, and may be odd
+            with contextlib.suppress(Exception):  # an error of other code may be malformed
                 mask = Masking(self.call.known) if self.call.known else None
                 return sendable(ToolResult.from_error(error), 0, tool=self.call.name, mask=mask)
         log_failure(logger, self.call.name, error)
@@ -404,7 +408,7 @@ class Invocation:
         )
 
     def was_stopped(self) -> ToolResult:
-        """Return the answer to a call that a person has stopped."""
+        """Return the result of a call that a person has stopped."""
         name, skipped = self.call.name, self.stopped_by == "skip"
         undone = say("undone") if self.undone and not self.left_over else None
         code = "skipped" if skipped else "cancelled_by_user"

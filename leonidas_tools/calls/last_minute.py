@@ -1,4 +1,4 @@
-"""Limits of how often something happens in any sixty seconds."""
+"""Limit how often something happens in any sixty seconds."""
 
 from collections import deque
 
@@ -6,7 +6,7 @@ MINUTE_SECONDS = 60.0
 
 
 class LastMinute(deque[float]):
-    """The times of what has happened in the last minute; it knows no clock, and is told the time.
+    """The times of the events of the last minute; the caller passes the current time.
 
     Example:
         >>> starts = LastMinute()
@@ -17,7 +17,7 @@ class LastMinute(deque[float]):
     __slots__ = ()
 
     def admits(self, most: int, now: float) -> bool:
-        """Return whether it may happen once more now, which counts it."""
+        """Return whether one more event is allowed now, and count it if so."""
         while self and self[0] <= now - MINUTE_SECONDS:
             self.popleft()
         if len(self) >= most:

@@ -1,4 +1,4 @@
-"""Listeners of one kind of change."""
+"""Subscribed callbacks for one kind of change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _logger = visible_logger(__name__)
 
 
 class Listeners(Generic[P]):
-    """Calls every subscribed listener; what a listener raises is logged and stops nothing.
+    """Calls every subscribed listener; logs an exception of a listener, and continues.
 
     Example:
         >>> listeners, heard = Listeners[str]("tools"), []
@@ -33,10 +33,10 @@ class Listeners(Generic[P]):
     def __init__(self, subject: str) -> None:
         self._subject = subject
         self.subscribed: dict[object, Callable[P, object]] = {}
-        """The listeners; read it where calling `notify` for nobody would cost too much."""
+        """The listeners; check them if even a call of `notify` without listeners costs too much."""
 
     def subscribe(self, listener: Callable[P, object]) -> Callable[[], None]:
-        """Add a listener; return a function that removes it."""
+        """Add a listener, and return a function that removes it."""
         subscription = object()
         self.subscribed[subscription] = listener
 

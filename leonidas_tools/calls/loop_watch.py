@@ -1,4 +1,4 @@
-"""Names the tool that keeps the event loop from turning: in voice, a held loop is dead air."""
+"""Log the tool that blocks the event loop: in a voice agent, a blocked loop is silence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HANDOVER_SECONDS = 0.001
 
 
 class _State(Enum):
-    """State of the loop, as the thread is told."""
+    """The state of the event loop, as sent to the thread."""
 
     IDLE = auto()
     BUSY = auto()
@@ -38,21 +38,21 @@ class _State(Enum):
 
 
 class LoopWatch:
-    """Watches from a thread whether the event loop is held while calls run.
+    """Detects, from a thread, whether the event loop is blocked while calls run.
 
-    An async tool that blocks cannot be stopped, since the loop itself is blocked; but it can be
-    named while it does, which nothing on the loop could do.
+    An async tool that blocks cannot be stopped, since the loop itself is blocked. But this thread
+    can log the name of the tool meanwhile, which nothing on the loop could do.
     """
 
     def __init__(self, is_busy: Callable[[], bool]) -> None:
         self.longest_lag_seconds = 0.0
-        """The longest time the event loop was held while calls ran."""
+        """The longest time in seconds that the event loop was blocked while calls ran."""
         self._is_busy = is_busy
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self.is_watching = False
         self.has_begun = False
-        """Whether a call has begun since the loop turned last; set where it begins."""
+        """True if a call has started since the loop's last iteration; set where calls start."""
         self._last_beat = 0.0
         self._said = SimpleQueue[_State]()
         self._heard = SimpleQueue[None]()
@@ -60,15 +60,15 @@ class LoopWatch:
         self._thread.start()
 
     def wake(self) -> None:
-        """Start watching; called on the loop when a call begins and nothing is watched."""
+        """Start to watch the event loop; called on it if a call starts while nothing is watched."""
         self.is_watching = True
         self._last_beat = monotonic()
-        # In an empty context: that of the call would be kept while other calls run.
+        # In an empty context: the call's context would be kept while other calls run.
         self._beat_handle = self._loop.call_later(_BEAT_SECONDS, self._beat, context=Context())
         self._said.put(_State.BUSY)
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         if self.is_watching:
             self._beat_handle.cancel()
             self.is_watching = False
@@ -87,10 +87,10 @@ class LoopWatch:
         self._tell(_State.BUSY if self.is_watching else _State.IDLE)
 
     def _tell(self, state: _State) -> None:
-        """Tell the thread, and let it run.
+        """Send a state to the thread, and let the thread run.
 
-        A loop that turns without a pause takes the GIL back before a thread that it wakes has it:
-        the thread tries on, and each turn of the loop takes longer until it succeeds.
+        A loop without a pause takes the GIL back before a thread that it wakes has it. The thread
+        keeps trying, and each iteration of the loop takes longer until the thread succeeds.
         """
         while not self._heard.empty():
             self._heard.get()
@@ -104,7 +104,7 @@ class LoopWatch:
             try:
                 state = self._said.get(timeout=_SLOW_SECONDS if state is _State.BUSY else None)
             except Empty:
-                state = _State.IDLE  # until the loop turns again: it is told of once
+                state = _State.IDLE  # until the loop runs again: a blocked loop is logged once
                 held = monotonic() - self._last_beat
                 if self.is_watching and held > _SLOW_SECONDS:
                     self.longest_lag_seconds = max(self.longest_lag_seconds, held)
@@ -127,7 +127,7 @@ class LoopWatch:
 
 
 def _place(frame: FrameType | None) -> str:
-    """Return where the code stands, in the innermost frame that is not the standard library's."""
+    """Return the position in the code, in the innermost frame outside the standard library."""
     standard = sysconfig.get_path("stdlib")
     while frame is not None and frame.f_code.co_filename.startswith(standard):
         frame = frame.f_back

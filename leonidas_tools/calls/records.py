@@ -1,4 +1,4 @@
-"""Small values that are made several times for each call."""
+"""Small values that are created several times for each call."""
 
 from __future__ import annotations
 

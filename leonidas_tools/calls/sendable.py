@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.plain import (
     MOST_ON_LOOP,
     ForeignTypeError,
@@ -22,13 +23,18 @@ from leonidas_tools.results.texts import MessageText, join, say
 if TYPE_CHECKING:
     from leonidas_tools.redaction import Masking
 
+logger = visible_logger(__name__)
+
 _LONGEST_TEXT = 4096
 _LONGEST_OPTIONS = 16_384
 _MOST_LISTED = 1024
 _PLAIN_LISTS = frozenset({list, tuple, set, frozenset, str, type(None)})
 _UNKNOWN_TYPE = "application/octet-stream"
+_MOST_WARNED = 1000
+_warned: set[str] = set()
+"""Tools whose results were warned of."""
 MOST_MEDIA_BYTES = 700_000
-"""As Base64 still less than the 1 MiB that a message of a Live session may hold."""
+"""Maximum bytes of media: as Base64, less than the 1 MiB limit of a Live session's message."""
 
 
 def sendable(value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None) -> ToolResult:
@@ -44,12 +50,11 @@ def sendable(value: Any, max_bytes: int, *, tool: str, mask: Masking | None = No
 def measured_sendable(
     value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None, on_loop: bool = False
 ) -> tuple[ToolResult, int]:
-    """Return a result as `sendable` does, and how long the JSON of its value is.
+    """Return a result as `sendable` does, and the length of the JSON of its value.
 
     Raises:
-        ForeignTypeError: The value runs code of its own when it is converted, and this is the
-            event loop.
-        TooLongError: To convert it would hold the event loop, and this is it.
+        ForeignTypeError: `on_loop` is set, and the conversion of the value runs its own code.
+        TooLongError: `on_loop` is set, and the conversion would block the event loop.
     """
     foreign = not on_loop
     longest = MOST_ON_LOOP if on_loop else None
@@ -58,13 +63,17 @@ def measured_sendable(
         raise ForeignTypeError(f"a {type(value).__name__} may run code of its own")
     try:
         inner = value.result if is_own else value
-        body, cut, size = measured(inner, max_bytes, mask=mask, foreign=foreign, longest=longest)
+        body, cut, size, formless = measured(
+            inner, max_bytes, mask=mask, foreign=foreign, longest=longest
+        )
     except ForeignTypeError:
         raise
     except NotPlainError as error:
         said = say("result_not_json", tool=tool, problem=error.args[0])
         code = "unserialisable_result"
         return ToolResult(status=ResultStatus.FAILED, message=said, reason_code=code), 0
+    if formless is not None:
+        _warn_of(tool, formless)
     own = _checked(value, mask, foreign=foreign) if is_own else None
     message = None if own is None else own.message
     if cut:
@@ -74,8 +83,21 @@ def measured_sendable(
     return own.with_value(body, message), size
 
 
+def _warn_of(tool: str, kind: str) -> None:
+    """Log once for each tool that the model reads little of its results."""
+    if tool in _warned or len(_warned) >= _MOST_WARNED:
+        return
+    _warned.add(tool)
+    logger.warning(
+        "The tool %r returned a %s, which has no JSON form: the model reads only its repr. Return "
+        "a dict, a dataclass or a pydantic model",
+        tool,
+        kind,
+    )
+
+
 def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> ToolResult:
-    """Return the result with every field of the type that it says."""
+    """Return the result with every field converted to its declared type."""
     if says_little(result):
         return result
     text = partial(_text, mask=mask, foreign=foreign)
@@ -98,7 +120,7 @@ def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> Tool
 
 
 def is_long(value: Any) -> bool:
-    """Return whether to look for secrets in it would hold the event loop; in doubt it is."""
+    """Return whether searching a value for secrets would block the event loop, or might."""
     parts: list[Any] = [value]
     if type(value) is ToolResult:
         options = value.valid_options
@@ -114,12 +136,12 @@ def is_long(value: Any) -> bool:
             return True
     try:
         return not fits(parts, MOST_ON_LOOP)
-    except NotPlainError:  # which may be long: how long, only its conversion tells
+    except NotPlainError:  # its length is known only after conversion
         return True
 
 
 def says_little(result: ToolResult) -> bool:
-    """Return whether everything but the value has its default: most results do."""
+    """Return whether only value, status and `retryable` are set, as in most results."""
     status: Any = result.status
     retryable: Any = result.retryable
     return (
@@ -170,7 +192,7 @@ def _options(values: Any, mask: Masking | None, *, foreign: bool) -> list[Any] |
 
 
 def _listed(values: Any, *, foreign: bool) -> list[Any] | None:
-    """Return the first of several values; `None` where they are none."""
+    """Return the first values of a collection; `None` if the value is not a collection."""
     if type(values) not in _PLAIN_LISTS and not foreign:
         raise ForeignTypeError(f"a {type(values).__name__} runs code of its own")
     if not isinstance(values, Iterable) or isinstance(values, str):
@@ -179,7 +201,7 @@ def _listed(values: Any, *, foreign: bool) -> list[Any] | None:
 
 
 def _bounded_media(values: list[Any], mask: Masking | None) -> tuple[Media, ...]:
-    """Return as many pictures and sounds as a message may have, none with a secret in it."""
+    """Return media up to the size limit of a message, without those that contain a secret."""
     kept: list[Media] = []
     room = MOST_MEDIA_BYTES
     for media in values:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class Turns:
-    """The turns of the user; limits per turn start again with each.
+    """The turns of the user; limits per turn are reset by each turn.
 
-    A live session counts them by itself; a program with a loop of its own calls `next`
-    when the user has said something.
+    A live session counts them; a program with its own receive loop calls `next` when the user has
+    said something.
 
     Example:
         >>> from leonidas_tools.calls.call import ToolSession
@@ -23,5 +23,5 @@ class Turns:
         self.number = 0
 
     def next(self) -> None:
-        """Begin a new turn, because the user has spoken."""
+        """Start a new turn, because the user has spoken."""
         self.number += 1

@@ -164,6 +164,11 @@ def _model(
         raise ConfigurationError(
             "there is no model: give --base-url, or --model, or set GEMINI_API_KEY"
         )
+    if base_url is None and not os.environ.get("OPENAI_API_KEY"):
+        raise ConfigurationError(
+            f"no key is set for the model {name!r}: set OPENAI_API_KEY, or give --base-url for "
+            "another endpoint"
+        )
     # An address from the environment goes with the key from the environment.
     given = None if base_url == os.environ.get("OPENAI_BASE_URL") else base_url
     return OpenAIModel(

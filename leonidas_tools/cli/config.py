@@ -169,7 +169,7 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     known = {tool.name: tool for tool in registry}
     more_may_come = True if part.lacks_tools else None
     yield from check_against(settings, known, more_may_come=more_may_come)
-    yield from undescribed(known)
+    yield from undescribed(settings, known)
     if not any(path[0] == "store" for path in part.left_out):
         yield from toolboxes.warnings(settings)
     for name, server in settings.mcp_servers.items():

@@ -53,6 +53,11 @@ _DECISIONS = {
     **dict.fromkeys(("approve", "edit", "always", "proceed"), "approved"),
     **dict.fromkeys(("deny", "cancel"), "denied"),
 }
+_EXPLAINED = {
+    "spilled": "the result was too long; the model got a part of it, and a handle to read more",
+    "late": "the result came after the call had been answered; the model was told it in a text",
+}
+"""What the rarer words before a line mean."""
 _SPILLED = frozenset({"handle", "preview"})
 _BEFORE_TEXT = 22
 _SHORTEST_TEXT = 16
@@ -87,6 +92,7 @@ class Lines:
     def __init__(self) -> None:
         self._console = terminal.output()
         self._closed = 0
+        self._shown: set[str] = set()
 
     def show(self, happening: Happening) -> None:
         """Show a happening."""
@@ -100,6 +106,7 @@ class Lines:
         width = max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT)
         # A message of the program itself is never truncated: it has instructions for the user.
         who, text = _text(happening, _LONGEST_TEXT if happening.kind == "session" else width)
+        self._shown.add(who)
         style = _STYLES.get(who) or _style_of(happening.data)
         at = f"{happening.at_seconds:8.2f}  "
         line = Text.assemble((at, "dim"), (f"{who:<12}", style), text)
@@ -128,6 +135,10 @@ class Lines:
         if summary.calls:
             console.print(rows)
             console.print()
+        for word, meaning in _EXPLAINED.items():
+            if word in self._shown:
+                console.print(Text(f"{word}: {meaning}", "dim"), soft_wrap=True)
+        self._shown.clear()
         style = "yellow" if summary.interrupted else "green" if summary.ok else "red"
         console.print(Text(summary.verdict, f"bold {style}"))
 

@@ -274,7 +274,8 @@ def interrupted(
             await store.acknowledge(found)
         return found
 
-    _show_calls(_answer(asked, config, place), as_json=as_json)
+    found = _answer(asked, config, place)
+    _show_calls(found, as_json=as_json, nothing="No call was interrupted")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -484,11 +485,16 @@ def _moment(text: str | None, option: str) -> float | None:
         raise typer.BadParameter(message) from None
 
 
-def _show_calls(found: "Sequence[Execution]", *, as_json: bool) -> None:
+def _show_calls(
+    found: "Sequence[Execution]", *, as_json: bool, nothing: str = "There is no such call"
+) -> None:
     from leonidas_tools.cli import terminal
 
     if as_json:
         _write_lines(found)
+        return
+    if not found:
+        terminal.say(nothing)
         return
     console = terminal.output()
     rows = terminal.table(console, *_COLUMNS)

@@ -123,6 +123,10 @@ def find_scenario(name: str) -> Path:
         return known[name]
     if path.is_dir():
         raise ConfigurationError(f"{name!r} is a directory: name a scenario file in it")
+    if path.suffix in {".yaml", ".yml"} or len(path.parts) > 1:
+        close = get_close_matches(path.stem, known, n=1)
+        ship = f"scenarios that ship are {', '.join(sorted(known))}"
+        raise ConfigurationError(no_such("file", name, close, ship))
     close = get_close_matches(name, known, n=1)
     next_step = f"name a YAML file, or one of {', '.join(sorted(known))}"
     raise ConfigurationError(no_such("scenario", name, close, next_step))

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 DEMO = ("demo", "policies", "tools_change")
 _INTERRUPTED = 130
+_NEXT_STEPS = (
+    "",
+    "What next: write functions with @tool into my_tools.py, and `toolboxes: [my_tools]` into",
+    "tools.yaml, both in one folder. There,",
+    "  leonidas tools call NAME   calls one of them",
+    "  leonidas --help            lists all commands",
+)
 
 
 def run(  # noqa: PLR0913, PLR0917 - the options of a command
@@ -87,10 +94,19 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
             console=console,
         )
         results = asyncio.run(_play(display, played, sound))
+        if not json_lines and tuple(names[: len(DEMO)]) == DEMO:
+            _tell_next_steps()
     if any(result.interrupted for result in results):
         raise typer.Exit(_INTERRUPTED)
     if not all(result.ok for result in results):
         raise typer.Exit(1)
+
+
+def _tell_next_steps() -> None:
+    from leonidas_tools.cli import terminal
+
+    for line in _NEXT_STEPS:
+        terminal.say(line)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

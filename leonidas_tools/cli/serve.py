@@ -82,7 +82,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     if context.invoked_subcommand is not None:
         return
-    _check_packages()
+    _check_packages("numpy", "soxr", "jwt")
     secret, place = _secret(secret_env, secret_file), listen_address(http)
     pages = {"hosts": allow_host or [], "origins": allow_origin or []}
     if workers > 1 and worker is None:
@@ -121,7 +121,7 @@ def token(
 
     Example: leonidas serve token --user ana
     """
-    _check_packages()
+    _check_packages("jwt")
     from leonidas_tools.gateway.tokens import AUDIENCE, METRICS_AUDIENCE, make_token
 
     audience = METRICS_AUDIENCE if metrics else AUDIENCE
@@ -129,13 +129,13 @@ def token(
     typer.echo(make_token(secret, user, seconds=seconds, audience=audience))
 
 
-def _check_packages() -> None:
+def _check_packages(*packages: str) -> None:
     """Raise an error if a package of the extra `serve` is not installed.
 
     Raises:
         ConfigurationError: A package is not installed; the message has the command to install it.
     """
-    for package in ("numpy", "soxr", "jwt"):
+    for package in packages:
         if importlib.util.find_spec(package) is None:
             raise ConfigurationError(
                 f"`leonidas serve` needs packages that are not installed (No module named "

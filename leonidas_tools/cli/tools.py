@@ -133,7 +133,8 @@ def call(
 ) -> None:
     """Call a tool and print its answer.
 
-    A tool that requires approval asks in this terminal. The exit code is 1 if the call fails.
+    A tool that requires approval asks in this terminal. The exit code is 1 if the call fails,
+    and 2 if there is no such tool.
 
     Example: leonidas tools call get_weather city=Lisbon
 
@@ -217,9 +218,12 @@ _SETTING = {
 
 async def _called(config: Path, name: str, arguments: dict[str, Any]) -> "ToolResult":
     from leonidas_tools.approvals.terminal import TerminalChannel
-    from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.starting import started, tool_named
 
-    async with started(config, needed=name, approval=TerminalChannel()) as tools:
+    approval = TerminalChannel(always=False)
+    async with started(config, needed=name, approval=approval) as tools:
+        if tools.registry.find(name) is None:
+            tool_named(tools, name)  # raises
         tools.monitor.subscribe(show_progress)
         return await tools.execute(name, arguments)
 

@@ -14,7 +14,7 @@ from leonidas_tools.cli.conversation import ConversationParts, TerminalConversat
 from leonidas_tools.cli.voice.files import SilentMicrophone
 from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.simulator import Call, LiveSimulator, Scenario, WaitForInput
+from leonidas_tools.simulator import Call, LiveSimulator, Scenario, Step, WaitForInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SETTLE_SECONDS = 1.0
 _END_SECONDS = 10.0
+_PERSON_SECONDS = 3600.0
 
 
 async def with_simulator(
@@ -30,10 +31,13 @@ async def with_simulator(
 ) -> summary.Summary:
     """Play a scenario, over all its connections.
 
-    If the scenario waits for text, typed lines are read. If it waits for audio and there is no
-    microphone, it receives silence. At a `speed` of 2, pauses are half as long.
+    If the scenario waits for text, typed lines are read; a person has at least an hour. If it waits
+    for audio and there is no microphone, it receives silence. At a `speed` of 2, pauses are half as
+    long.
     """
     parts = _present(parts, scenario)
+    if parts.typed is not None and parts.typed.interactive:
+        scenario = _patient(scenario)
     conversation = TerminalConversation(parts)
     simulator = LiveSimulator(scenario, speed=speed, generation=generation.server)
     with suppress(SimulatorError):  # the summary shows this error
@@ -58,19 +62,43 @@ def waits_for_text(scenario: Scenario) -> bool:
 
 def _awaited(scenario: Scenario) -> Iterator[str]:
     """Yield the kinds of input that the scenario awaits from the user."""
-    scripts = [script for script in scenario.scripts if not callable(script)]
-    # A text that names a called function is a late result, which the session sends by itself.
-    called = {
+    called = _called(scenario)
+    for script in scenario.scripts:
+        for step in () if callable(script) else script:
+            if isinstance(step, WaitForInput) and step.containing not in called:
+                yield step.kind
+
+
+def _called(scenario: Scenario) -> set[str]:
+    """Return the names of the functions that the scenario calls.
+
+    A text that names one is a late result, which the session sends by itself.
+    """
+    return {
         call.name
-        for script in scripts
-        for step in script
+        for script in scenario.scripts
+        for step in (() if callable(script) else script)
         if isinstance(step, Call)
         for call in step.calls
     }
-    for script in scripts:
-        for step in script:
-            if isinstance(step, WaitForInput) and step.containing not in called:
-                yield step.kind
+
+
+def _patient(scenario: Scenario) -> Scenario:
+    """Return the scenario with time for a person to type what it waits for."""
+    called = _called(scenario)
+
+    def patient(step: Step) -> Step:
+        if not isinstance(step, WaitForInput) or step.kind not in {"text", "any"}:
+            return step
+        if step.containing in called:
+            return step
+        return replace(step, within_seconds=max(step.within_seconds, _PERSON_SECONDS))
+
+    scripts = [
+        script if callable(script) else [patient(step) for step in script]
+        for script in scenario.scripts
+    ]
+    return replace(scenario, steps=(), connections=scripts)
 
 
 def _present(parts: ConversationParts, scenario: Scenario) -> ConversationParts:

@@ -59,7 +59,7 @@ class RemoteContext:
         self._tell = tell
 
     def progress(
-        self, message: str | None = None, *, fraction: float | None = None, **data: Any
+        self, message: str | None = None, fraction: float | None = None, **data: Any
     ) -> None:
         """Report the progress of the tool."""
         said = {"message": message, "fraction": fraction}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jsonschema_rs
 
+from leonidas_tools.json_schema.document import MAX_ARGUMENT_DEPTH
 from leonidas_tools.json_schema.errors import errors_in
 from leonidas_tools.json_schema.report import (
     PathKeys,
@@ -43,6 +44,28 @@ def error_in(document: Document, arguments: Any) -> ToolValidationError:
     distinct = {(problem.path, problem.reason): problem for problem in found}
     problems = sorted(distinct.values(), key=lambda problem: _ORDER.get(problem.code, 2))
     return error_of(problems or [SchemaProblem(path=start, reason=say("argument_schema"))])
+
+
+def without_json(arguments: Mapping[Any, Any]) -> ToolValidationError:
+    """Return the error that names the first part of the arguments that has no JSON form."""
+    is_valid = jsonschema_rs.validator_for({"type": "null"}).is_valid
+    parts: list[tuple[PathKeys, Any]] = [((), arguments)]
+    for path, part in parts:
+        if len(path) > MAX_ARGUMENT_DEPTH:
+            return error_of([SchemaProblem(path=(), reason=say("argument_too_deep"))])
+        if isinstance(part, dict):
+            if not all(isinstance(key, str) for key in part):
+                return error_of([SchemaProblem(path=path, reason="must have strings as keys")])
+            parts += (((*path, key), each) for key, each in part.items())
+        elif isinstance(part, list | tuple):
+            parts += (((*path, index), each) for index, each in enumerate(part))
+        else:
+            try:
+                is_valid(part)
+            except ValueError:
+                reason = say("argument_no_json", type=type(part).__name__)
+                return error_of([SchemaProblem(path=path, reason=reason, code="wrong_type")])
+    return error_of([SchemaProblem(path=(), reason=say("argument_schema"))])
 
 
 def _problems(error: _Error, known: Sequence[str]) -> Iterator[SchemaProblem]:

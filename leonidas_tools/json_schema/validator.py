@@ -77,8 +77,10 @@ class ArgumentValidator:
                 return self._completed(arguments) if valid else self._repaired(arguments)
         except UnicodeError as error:
             raise _refusal("have half a character (a lone surrogate)") from error
-        except ValueError as error:  # raised by jsonschema-rs for keys that are not strings
-            raise _refusal("must have strings as keys") from error
+        except ValueError as error:  # raised by jsonschema-rs for values without a JSON form
+            from leonidas_tools.json_schema.problems import without_json
+
+            raise without_json(arguments) from error
         raise _refusal(say("argument_too_deep"))
 
     def is_too_costly(self, instance: Any) -> bool:
@@ -159,6 +161,10 @@ def error_without(
         return _refusal(say("argument_too_deep"))
     except ToolValidationError as other:
         return other
+    except TypeError:  # a key that is not a string
+        from leonidas_tools.json_schema.problems import without_json
+
+        return without_json(arguments)
     return _refusal(say("argument_schema"))
 
 

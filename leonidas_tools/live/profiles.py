@@ -149,12 +149,12 @@ def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> 
 
 
 def _no_profile(name: str, available: Iterable[ModelProfile]) -> str:
-    from rapidfuzz import process
+    from leonidas_tools.settings.explain import closest
 
     names = [profile.name for profile in available]
-    nearest = [found for found, *_ in process.extract(name, names, limit=3)]
-    hint = ", ".join(map(repr, nearest))
-    return f"there is no profile {name!r}; the closest are {hint}"
+    near = closest(name, names)
+    hint = f"did you mean {near!r}? There" if near else "there"
+    return f"there is no profile {name!r}; {hint} are {', '.join(map(repr, names))}"
 
 
 @functools.cache

@@ -1,5 +1,5 @@
-"""Policies: one file each, none knows another.
+"""Policies: one file each, independent of each other.
 
 A policy is `async (call, run) -> result`: it may refuse the call, change it, run it again, or run
-something else. `leonidas_tools.policies.order` has all of them, outermost first.
+something else. `leonidas_tools.policies.order` lists all of them, outermost first.
 """

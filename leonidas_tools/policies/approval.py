@@ -48,16 +48,16 @@ _ASK = Decide.ASK
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Approval:
-    """Applies the rules to a call, and asks a person where a rule says so.
+    """Applies the rules to a call, and asks a person if a rule requires it.
 
-    The policy stands inside validation, so that it sees the arguments that will run, and outside
-    all policies that run the call. A permission covers one run of one call: this tool, with this
+    The policy runs inside validation, so that it sees the arguments that will run, and outside all
+    policies that run the call. A permission covers one run of one call: this tool, with this
     definition and these arguments.
     """
 
     rules: ToolRules
     mode: Mode
-    """The mode of sessions that have none of their own."""
+    """The mode of sessions that have no mode of their own."""
     fingerprint: str
     """Identifies the tool's definition."""
     validate: Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -65,13 +65,13 @@ class Approval:
     settings: ApprovalSettings
     asking: Asking
     wording: Wording
-    """The words of the question."""
+    """The texts of the question."""
     has_rules: bool
     """Whether a rule may ask, deny or record."""
     after_untrusted: AfterUntrusted
-    """What happens to a call with foreign arguments once untrusted content was read."""
+    """The treatment of a call with foreign arguments after untrusted content was read."""
     presets: Mapping[str, Any]
-    """The arguments that the settings fill in."""
+    """The arguments that the settings supply."""
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Run the call, deny it, or ask a person first."""
@@ -86,7 +86,7 @@ class Approval:
         return self._held(call, run, verdict, rule)
 
     async def _held(self, call: ToolCall, run: Run, verdict: Verdict, rule: Rule) -> ToolResult:
-        """Deny, record or ask, as the verdict says."""
+        """Deny, record or ask, according to the verdict."""
         if verdict.decide is Decide.DENY:
             return self._denied(call, rule)
         if verdict.decide is Decide.AUDIT:
@@ -124,7 +124,7 @@ class Approval:
         return stricter(self.rules.verdict_of(rule, about, more), verdict)
 
     def _foreign(self, call: ToolCall) -> Foreign | None:
-        """Return why the call may follow from untrusted content, if it may."""
+        """Return why the call may follow from untrusted content; `None` if it may not."""
         if self.after_untrusted is AfterUntrusted.ALLOW:
             return None
         parameters = {} if call.tool is None else call.tool.metadata.parameters
@@ -134,9 +134,9 @@ class Approval:
         return self.mode if policy is None else policy.mode_or(self.mode)
 
     def _unasked(self, call: ToolCall) -> Verdict | None:
-        """Return what becomes of a call that is autonomous by itself; `None` for any other.
+        """Return the verdict on a call that is autonomous by itself; `None` for any other call.
 
-        A permission that the session has for one call of the tool is used up here.
+        A permission of the session for one call of the tool is used up here.
         """
         policy = call.session.find(SessionPolicy)
         if self._mode_of(policy) is not Mode.ASK:
@@ -165,7 +165,7 @@ class Approval:
         desk.open(question)
         answer = None if channel is None else await ask(desk, question, channel)
         if has_moved and answer is not None and answer[0].answer is not Answer.DENY:
-            desk.start_soon(question, answer[0])  # `run` never runs it
+            desk.start_soon(question, answer[0])  # `run` would not run it
             answer = None
         if answer is None:
             return desk.left_open(question, call)
@@ -178,7 +178,7 @@ class Approval:
         return await self._approved(call, run, question)
 
     async def _approved(self, call: ToolCall, run: Run, question: Question) -> ToolResult:
-        """Run a call that was approved where it waits."""
+        """Run an approved call, which has waited here."""
         desk = call.session.get(Approvals)
         verdict = self._verdict(call)  # the session's mode may have become stricter meanwhile
         if verdict.decide is Decide.DENY and verdict.rule is not None:
@@ -191,7 +191,7 @@ class Approval:
             desk.ended(number)
 
     def _in_force(self, call: ToolCall) -> tuple[object, object]:
-        """Return the settings and the tool that a call made now would run with."""
+        """Return the settings and the tool that a call would use if it started now."""
         runner = self.asking.runner
         return runner.settings, runner.registry.get(call.name)
 
@@ -207,8 +207,8 @@ class Approval:
         original = invocation.call if invocation.call.name == call.name else call
         shown, language = _shown(call), policy.language
         notice, found = self._notice(call, language, changed=asks.outdated)
-        # Silence and the word of a model that has read such content are no yes; nor is the silence
-        # of a person who has moved meanwhile.
+        # After untrusted content, neither silence nor the model's claim counts as a yes. If the
+        # question comes from another process, silence does not count either.
         on_expiry = "cancel" if found or moved else rule.on_expiry or self.settings.on_expiry
         return Question(
             request=ApprovalRequest(
@@ -251,9 +251,9 @@ class Approval:
     def _edited(
         self, call: ToolCall, shown: Mapping[str, Any], edited: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return what a person has made of the arguments as shown, where secrets are masked.
+        """Return the arguments that a person has edited, with masked secrets restored.
 
-        A masked value that is unchanged stands for the secret; an error quotes none.
+        A masked value that is unchanged means the secret; an error quotes no secret.
         """
         arguments: Mapping[str, Any] = _unmasked(dict(edited), shown, dict(call.as_run()))
         try:
@@ -266,7 +266,7 @@ class Approval:
     def _notice(
         self, call: ToolCall, language: str, *, changed: bool
     ) -> tuple[str, Foreign | None]:
-        """Return what precedes the question: what was read, or that the tool has changed."""
+        """Return the notice before the question (foreign content, changed tool), and its cause."""
         notices, found = [], self._foreign(call)
         if found is not None:
             tools = ", ".join(tool.replace("_", " ") for tool in found.tools[-_MOST_NAMED:])
@@ -277,12 +277,12 @@ class Approval:
 
 
 def _shown(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments of the run with secrets masked, to be shown and spoken."""
+    """Return the arguments of the run with secrets masked, for display and speech."""
     return call.redaction.arguments(call.as_run())
 
 
 def _unmasked(edited: Any, shown: Any, original: Any) -> Any:
-    """Return an edited value with the original wherever it is as it was shown."""
+    """Return an edited value, with the original of each part that is unchanged."""
     if edited == shown:
         return original
     kinds = {type(edited), type(shown), type(original)}
@@ -298,7 +298,7 @@ def _unmasked(edited: Any, shown: Any, original: Any) -> Any:
 
 
 def _record(call: ToolCall, decision: str, rule: Rule) -> None:
-    """Emit what was decided without asking; `call` may be that of a fallback tool."""
+    """Emit a decision that was made without asking; `call` may be that of a fallback tool."""
     current().emit(
         EventKind.APPROVAL_ANSWER,
         decision=decision,
@@ -309,7 +309,7 @@ def _record(call: ToolCall, decision: str, rule: Rule) -> None:
 
 
 def stop_if_taken_back(call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-    """Run the call, unless the user has said no while it waited for others after the yes."""
+    """Run the call, unless the user has said no while the approved call waited for others."""
     desk = call.session.find(Approvals)
     if desk is not None and desk.is_taken_back(current().call.number):
         return answered(wording.denied(call.name, "contradicted"))
@@ -336,7 +336,7 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
 
 
 def late_for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Policy]:
-    """Yield what looks for a no where an approved call begins, if its calls may be asked about."""
+    """Yield the check for a no when an approved call starts, if calls may need approval."""
     if options.after_untrusted is not AfterUntrusted.ALLOW or _rules_of(options, shared)[1]:
         yield stop_if_taken_back
 

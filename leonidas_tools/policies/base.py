@@ -1,4 +1,4 @@
-"""A policy: something around a call."""
+"""The interface of a policy, which wraps the run of a call."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 class Policy(Protocol):
-    """Something around a call.
+    """Wraps the run of a call.
 
-    With `leaves_results = True` it promises to return the result of `run` unchanged, or one that
-    can be sent. The results of a user's other policies are normalised again.
+    With `leaves_results = True`, a policy promises to return the result of `run` unchanged, or a
+    result that can be sent. The results of a user's other policies are normalised again.
     """
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Run the call, or answer it without running it; usually an async function.
+        """Run the call, or return a result without running it; usually an async function.
 
-        If nothing follows the call, return `run(call)`: this saves a coroutine for every call.
+        If no code follows the call, return `run(call)`: this saves a coroutine for every call.
         """
         ...
 
@@ -31,5 +31,5 @@ async def answered(result: ToolResult) -> ToolResult:
 
 
 async def awaited(call: ToolCall, run: Run) -> ToolResult:
-    """Run the call when that is awaited, which others may do later, in a task, or never."""
+    """Run the call only when this is awaited: a policy may do so later, in a task, or never."""
     return await run(call)

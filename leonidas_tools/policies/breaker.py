@@ -1,4 +1,4 @@
-"""Circuit breaker: a tool that keeps failing is not called for a while, then tried once."""
+"""Circuit breaker: do not call a failing tool for a while, then try it once."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class BreakerLimits:
     """The limits of a circuit breaker."""
 
     error_rate: float = 0.5  # the share of failed calls, from 0 to 1, at which it opens
-    # how long a call counts; of more than a thousand, the last thousand do
+    # seconds for which a call counts; at most the last thousand calls count
     window_seconds: float = 60.0
-    min_calls: int = 10  # before the share says anything
-    open_seconds: float = 30.0  # how long the tool is left alone
+    min_calls: int = 10  # minimum number of calls before the share counts
+    open_seconds: float = 30.0  # seconds for which the tool is not called
 
 
 class Breaker:
-    """The breaker of one tool; it knows no clock, and is told the time.
+    """The circuit breaker of one tool; the caller passes the current time.
 
     Args:
-        limits: When it opens, and for how long.
+        limits: The conditions and the duration of the open state.
 
     Example:
         >>> breaker = Breaker(BreakerLimits(min_calls=1, open_seconds=30))
@@ -86,7 +86,7 @@ class Breaker:
         self._probing = False
 
     def admit(self, now: float) -> int | None:
-        """Let a call through, and return what ends it; `None` if it may not run."""
+        """Admit a call, and return a token for `ended`; `None` if the call may not run."""
         if self.state is _CLOSED:
             return self._period
         if self.state is BreakerState.OPEN:
@@ -99,7 +99,7 @@ class Breaker:
         return self._period
 
     def ended(self, admitted: int | None, *, failed: bool | None, now: float) -> None:
-        """Count a call that has ended, unless it began before the last change of state."""
+        """Count a call that has ended, unless it started before the last change of state."""
         if admitted != self._period:
             return
         if self.state is _CLOSED:
@@ -111,7 +111,7 @@ class Breaker:
             self._become(BreakerState.OPEN if failed else BreakerState.CLOSED, now)
 
     def wait_seconds(self, now: float) -> int:
-        """Return how long until a call may be let through: at least a second."""
+        """Return the seconds until a call may be admitted, at least one."""
         return max(math.ceil(self._opened_at + self.limits.open_seconds - now), 1)
 
     def _count(self, failed: bool, now: float) -> None:
@@ -124,7 +124,7 @@ class Breaker:
             self._judge(now)
 
     def _judge(self, now: float) -> None:
-        """Open if too many calls have failed of late."""
+        """Open the breaker if too many recent calls have failed."""
         calls, limits = self._calls, self.limits
         while calls[0][0] <= now - limits.window_seconds:
             self._failures -= calls.popleft()[1]
@@ -148,7 +148,7 @@ class _Trial(NamedTuple):
     admitted: int
 
     def leave(self) -> None:
-        """Let another call be the trial: this one may never end."""
+        """Let another call be the trial, since this one may never end."""
         now = asyncio.get_running_loop().time()
         self.room.ended(self.admitted, failed=True, now=now)
 
@@ -157,8 +157,8 @@ class _Trial(NamedTuple):
 class CircuitBreaker:
     """Refuses the calls of a tool that keeps failing, so that no call waits for it.
 
-    What fails, runs out of time or is unavailable counts against it; what the model has done wrong
-    and what was cancelled do not.
+    Failures, timeouts, unavailability and unknown outcomes count as failures; errors of the model
+    and cancelled calls do not count.
     """
 
     breaker: Breaker
@@ -179,7 +179,7 @@ class CircuitBreaker:
             result = await run(call)
             failed = _FAILED.get(result.status)
         finally:
-            if places:  # else there is none, or it was taken away
+            if places:  # empty if there was no trial, or it was abandoned
                 places.pop()
             breaker.ended(admitted, failed=failed, now=time())
             if breaker.state is not before:
@@ -206,7 +206,7 @@ def _refused(call: ToolCall, seconds: int) -> ToolResult:
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[CircuitBreaker]:
-    """Yield the circuit breaker of a tool, where the settings switch one on."""
+    """Yield the circuit breaker of a tool, if the settings enable one."""
     name, limits = options.tool.name, options.breaker
     if limits is None:
         shared.breakers.pop(name, None)

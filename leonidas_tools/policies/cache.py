@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.registry import AnyTool
 
 Key: TypeAlias = tuple[Hashable, ...]
-"""A tool's name, a user or a session, and what stands for the tool and for the arguments."""
+"""The tool's name, a user or a session, the tool's fingerprint, and a key of the arguments."""
 
 
 def copy_of(result: ToolResult) -> ToolResult:
-    """Return a result that can be sent, which shares nothing with this one that can be changed."""
+    """Return a copy of a result that shares nothing mutable with it."""
     return _copied(result, snapshot(result.result), result.message)
 
 
 def _is_plain(result: ToolResult) -> bool:
-    """Return whether it is a value and nothing else, as most are."""
+    """Return whether a result has only a value, as most results do."""
     return result.status is _OK and not result.retryable and says_little(result)
 
 
@@ -57,12 +57,12 @@ _NOTHING_MORE = ToolResult()
 
 
 class CacheEntry(NamedTuple):
-    """A stored result that shares nothing with any other."""
+    """A stored result, which shares nothing mutable with any other."""
 
     arguments: Mapping[str, Any]
     value: Any
     more: ToolResult
-    """Rest of the result, without its value."""
+    """The rest of the result, without its value."""
     size: int
     at: float
 
@@ -70,12 +70,12 @@ class CacheEntry(NamedTuple):
     def of(
         cls, result: ToolResult, arguments: Mapping[str, Any], size: int, at: float
     ) -> CacheEntry:
-        """Keep a result that others may go on changing."""
+        """Copy a result, which others may continue to change."""
         more = _NOTHING_MORE if _is_plain(result) else _copied(result, None, result.message)
         return cls(arguments, snapshot(result.result), more, size, at)
 
     def again(self, said: str | None = None) -> ToolResult:
-        """Return the result once more; it shares nothing with what others were given."""
+        """Return a copy of the result as a cached one, with a further message."""
         message = self.more.message
         if said is not None:
             message = join(message, said)
@@ -83,36 +83,36 @@ class CacheEntry(NamedTuple):
 
 
 class ResultCache:
-    """Results of reads, bounded in number and in size; those longest unused go first."""
+    """Results of reads, limited in number and size; the least recently used are evicted first."""
 
     def __init__(self, *, max_entries: int = 1000, max_bytes: int = 10_000_000) -> None:
         self.max_entries = max_entries
         self.max_bytes = max_bytes
         self.stored: CachedResults | None = None
-        """Results that other processes share, if the settings of a tool ask for that."""
+        """Results that processes share, if the settings of a tool enable that."""
         self._bytes = 0
         self._entries: OrderedDict[Key, CacheEntry] = OrderedDict()
         self._flights: dict[Key, Flight] = {}
         self._counts: dict[str, Counter[str]] = {}
 
     def resize(self, *, max_entries: int, max_bytes: int) -> None:
-        """Set the limits of what is kept from now on."""
+        """Set the limits, and evict the results that exceed them."""
         self.max_entries, self.max_bytes = max_entries, max_bytes
         self._make_room()
 
     def invalidate(
         self, tool: str | None = None, arguments: Mapping[str, Any] | None = None
     ) -> int:
-        """Forget results, so that the next such call runs, also in processes that share them.
+        """Remove results, so that the next such call runs, also in processes that share them.
 
-        Return how many were forgotten in this process.
+        Return the number of results that were removed in this process.
         """
         if self.stored is not None:
             self.stored.forget(tool, arguments)
         return self.forget(tool, arguments)
 
     def forget(self, tool: str | None = None, arguments: Mapping[str, Any] | None = None) -> int:
-        """Forget results in this process only; return how many."""
+        """Remove results in this process only, and return their number."""
 
         def meant(key: Key, of: Mapping[str, Any]) -> bool:
             return tool in (None, key[0]) and all(
@@ -129,7 +129,7 @@ class ResultCache:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Return how much it holds, and how often it has helped, as plain JSON."""
+        """Return the size of the cache and its numbers of hits and misses, as plain JSON."""
         total: Counter[str] = Counter()
         for counts in self._counts.values():
             total.update(counts)
@@ -141,7 +141,7 @@ class ResultCache:
         }
 
     def find(self, key: Key) -> CacheEntry | None:
-        """Return what is known of a call, be it fresh or not."""
+        """Return the stored result of a call, fresh or not."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
@@ -155,7 +155,7 @@ class ResultCache:
         counts[what] += 1
 
     def keep(self, key: Key, entry: CacheEntry) -> None:
-        """Keep a result, if it is not longer than all may be together."""
+        """Store a result, unless it alone exceeds the size limit of the cache."""
         if key in self._entries:
             self._drop(key)
         if entry.size > self.max_bytes:
@@ -171,27 +171,27 @@ class ResultCache:
             self._bytes -= entry.size
 
     def _make_room(self) -> None:
-        """Evict the results that were not used for longest."""
+        """Evict the least recently used results."""
         while len(self._entries) > self.max_entries or self._bytes > self.max_bytes:
             _, entry = self._entries.popitem(last=False)
             self._bytes -= entry.size
 
     def flight(self, key: Key) -> Flight | None:
-        """Return the running call for this key; an abandoned one may never end."""
+        """Return the running call for this key; omit an abandoned call, which may never end."""
         flight = self._flights.get(key)
         return None if flight is None or flight.maker.ended else flight
 
     def is_waited_for(self, invocation: Invocation) -> bool:
-        """Return whether others may wait for what it runs."""
+        """Return whether others may wait for the result of this call."""
         return any(flight.maker is invocation for flight in self._flights.values())
 
     def begin(self, key: Key, call: ToolCall) -> Flight:
-        """Return the call that others who make it meanwhile can wait for."""
+        """Register a running call, so that equal calls can wait for its result."""
         flight = self._flights[key] = Flight(call.arguments, current())
         return flight
 
     def land(self, key: Key, flight: Flight, result: ToolResult | None) -> bool:
-        """End the call; return whether its result may be kept, since it was not invalidated."""
+        """End the call, and return whether its result may be stored: it was not invalidated."""
         flight.land(result)
         if self._flights.get(key) is not flight:
             return False
@@ -200,7 +200,7 @@ class ResultCache:
 
 
 class Flight:
-    """One running call that several may wait for."""
+    """One running call, for whose result equal calls may wait."""
 
     __slots__ = ("_ended", "_waiting", "arguments", "maker")
 
@@ -211,7 +211,7 @@ class Flight:
         self._waiting: list[Invocation] = []
 
     async def result(self) -> ToolResult | None:
-        """Return the result to a waiting call; `None` if the call that runs was stopped."""
+        """Wait for the result, and return it; `None` if the running call was stopped."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
             self.maker.sinks = (*self.maker.sinks, self._tell)
@@ -223,12 +223,12 @@ class Flight:
             self._waiting.remove(waiting)
 
     def land(self, result: ToolResult | None) -> None:
-        """Give a copy of the result to all who wait: its maker may change its own."""
+        """Send a copy of the result to all waiting calls: its maker may change its own."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None if result is None else copy_of(result))
 
     def _tell(self, event: ToolEvent) -> None:
-        """Tell all waiting calls of an event, and that the call itself was abandoned."""
+        """Send an event to all waiting calls, or the result if the running call was abandoned."""
         if event.ends_call:
             self.land(event.result)
             return
@@ -242,9 +242,9 @@ def _counted(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 _SHAPE = ("collect", "max_result_bytes", "max_result_tokens", "overflow")
-"""Options that decide what becomes of the value that a function returns."""
+"""Options that change the form in which a function's return value is stored."""
 _LONG_SECRET = 16
-"""Length from which a secret cannot be guessed from the hash of it."""
+"""Length in characters from which a secret cannot be guessed from its hash."""
 _FAILURES = frozenset({ResultStatus.FAILED, ResultStatus.TIMEOUT, ResultStatus.UNAVAILABLE})
 _NOT_OF_THE_TOOL = frozenset(
     {
@@ -259,19 +259,19 @@ _NOT_OF_THE_TOOL = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
-    """Answers a call as the same call was answered a moment ago.
+    """Returns the recent result of an equal call instead of running a call.
 
-    Only what worked is kept, without pictures and sounds, for each user apart; a session of no user
-    has its own. A write does not invalidate earlier reads: the option that caches a read says how
-    old it may be.
+    Only successful results without media are stored, separately for each user; a session without a
+    user has its own. A write does not invalidate earlier reads: the option that caches a read
+    limits its age.
 
     Args:
-        cache: Where results are kept.
-        seconds: How long a result may be used again.
-        stale_seconds: How long beyond that a result may replace a failure.
-        fingerprint: Stands for the tool, its schema, its version and its parameters.
-        per_session: Whether results are good in their own session only: they may have a handle
-            that no other session can read by.
+        cache: The stored results.
+        seconds: Seconds for which a result may be reused.
+        stale_seconds: Further seconds for which a result may replace a failure.
+        fingerprint: The hash of the tool, its schema, its version and its parameters.
+        per_session: Whether results are valid only in their own session: they may contain a handle
+            with which no other session can read.
     """
 
     cache: ResultCache
@@ -281,7 +281,7 @@ class Cache:
     per_session: bool = False
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Answer the call from the cache, or run it if nothing is stored."""
+        """Return a fresh cached result, or run the call."""
         cache, name = self.cache, call.name
         user = None if self.per_session else user_of(call.session)
         whose = ref(call.session) if user is None else user
@@ -301,20 +301,20 @@ class Cache:
             if may_keep and result.ok and not result.media:
                 self._keep(key, call, result)
         if not result.ok and result.status in _FAILURES:
-            # What was known may have been invalidated while the call ran.
+            # The stored result may have been invalidated while the call ran.
             return self._or_stale(call, result, cache.find(key))
         return result
 
     async def _shared(self, key: Key, call: ToolCall) -> ToolResult | None:
-        """Return the result of an equal running call; `None` if this one has to run."""
-        # A call that another makes does not wait, nor one that others may wait for, as when it
-        # stands in for another tool: each could wait for the other.
+        """Return the result of an equal running call; `None` if this call has to run."""
+        # A nested call does not wait, nor does a call that others may wait for, such as one that
+        # replaces an unknown tool: each could wait for the other.
         waiting = current()
         if waiting.outer is not None or self.cache.is_waited_for(waiting):
             return None
         while (flight := self.cache.flight(key)) is not None:
             result = await flight.result()
-            # Else its maker was stopped, or it was meant for another session.
+            # Otherwise its maker was stopped, or the result applies to another session only.
             if result is not None and result.status not in _NOT_OF_THE_TOOL:
                 self.cache.count(call.name, "shared")
                 return replace(copy_of(result), cached=result.ok)
@@ -338,16 +338,16 @@ class Cache:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredCache(Cache):
-    """Answers a call as the same call was answered a moment ago in any process with the same store.
+    """Returns the recent result of an equal call in any process with the same store.
 
-    What must not be written, since it is secret in part or too long, is kept in this process. So
-    the store has the only copy of all else, and what is invalidated in one process is so in all.
+    Results that must not be stored, because they are partly secret or too long, stay in this
+    process. The store has the only copy of all others, so that all processes see an invalidation.
     """
 
     stored: CachedResults
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Answer the call from the store, or run it if nothing is stored."""
+        """Return a fresh stored result, or run the call."""
         user = user_of(call.session)
         owner = ("session", call.session.id) if user is None else ("user", user)
         stored_key = self.stored.key(call, owner, self.fingerprint)
@@ -374,13 +374,13 @@ class StoredCache(Cache):
     async def _read_or_run(
         self, key: Key, stored_key: StoredKey, call: ToolCall, run: Run
     ) -> ToolResult:
-        """Return the stored result, else run the call and store what it returns."""
+        """Return the stored result, or run the call and store its result."""
         cache, stored = self.cache, self.stored
         flight, result = cache.begin(key, call), None
         try:
             found = await stored.find(stored_key)
             known = found.entry
-            # Else it was invalidated meanwhile.
+            # Otherwise the stored result was invalidated meanwhile.
             if known is not None and self._is_fresh(known) and cache.flight(key) is flight:
                 cache.count(call.name, "hit")
                 result = known.again()
@@ -407,19 +407,19 @@ def _standing_for(arguments: Mapping[str, Any]) -> Hashable:
     """Return a canonical key of the arguments."""
     for value in arguments.values():
         if type(value) is not str:
-            return hash_of("", "", arguments)  # to Python 1, 1.0 and True are equal
+            return hash_of("", "", arguments)  # in Python, 1, 1.0 and True are equal
     return frozenset(arguments.items())
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Cache]:
-    """Yield the cache of a tool that only reads and says how long its results may be reused."""
+    """Yield the cache of a tool that only reads, and declares how long to reuse its results."""
     tool, metadata = options.tool, options.tool.metadata
     if not options.cache_seconds or options.effect is not ToolEffect.READ:
         return
     cache, before = shared.cache, shared.cached_functions.get(tool.name)
     if before is not tool.function:
         shared.cached_functions[tool.name] = tool.function
-        # The function of a server's tool is another one whenever the server has listed it.
+        # The function of an MCP tool is a new object after each listing of its server.
         is_other = before is not None and tool.origin is None
         (cache.invalidate if is_other else cache.forget)(tool.name)
     parameters = options.settings.custom_parameters
@@ -449,7 +449,7 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Cache]:
 def stored_fingerprint(
     tool: AnyTool, parameters: Mapping[str, Any], settings: Settings
 ) -> str | None:
-    """Return a key of a tool for all processes; `None` if it would reveal a short secret."""
+    """Return the hash of a tool for all processes; `None` if it would reveal a short secret."""
     metadata, server = tool.metadata, None
     if tool.origin is not None:
         server = settings.mcp_servers.get(tool.origin.server)

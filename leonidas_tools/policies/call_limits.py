@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MostCalls:
-    """The largest number of calls; `None` for no limit."""
+    """The maximum numbers of calls; `None` for no limit."""
 
     tool: str | None = None  # `None` for all tools together
-    per_turn: int | None = None  # each time the user speaks
+    per_turn: int | None = None  # since the user last spoke
     per_minute: int | None = None  # in any sixty seconds
     per_session: int | None = None
 
     @property
     def any(self) -> bool:
-        """Return whether anything is limited."""
+        """Return whether there is any limit."""
         return not (self.per_turn is self.per_minute is self.per_session is None)
 
 
 class _Count:
-    """The calls of one tool in one session, or of all."""
+    """The number of calls of one tool, or of all tools, in one session."""
 
     __slots__ = ("_in_session", "_in_turn", "_times", "_turn")
 
@@ -48,7 +48,7 @@ class _Count:
         self._times = LastMinute()
 
     def take(self, most: MostCalls, turn: int, now: float) -> ToolResult | None:
-        """Count one more, or say why that is too many."""
+        """Count one more call, or return a refusal if it exceeds a limit."""
         if turn != self._turn:
             self._turn, self._in_turn = turn, 0
         if most.per_session is not None and self._in_session >= most.per_session:
@@ -63,12 +63,12 @@ class _Count:
         return None
 
     def restore(self, number: int, times: Iterable[float]) -> None:
-        """Count calls that were made elsewhere."""
+        """Count calls that were made in another process."""
         self._in_session += number
         self._times = LastMinute(sorted([*times, *self._times]))
 
     def give_back(self, most: MostCalls) -> None:
-        """Take back the last count: its call is not made."""
+        """Undo the last count, since its call is not made."""
         self._in_session -= 1
         self._in_turn -= 1
         if most.per_minute is not None:
@@ -77,11 +77,11 @@ class _Count:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlierCalls:
-    """The calls of a tool that a session has made elsewhere."""
+    """The calls of a tool that a session has made in another process."""
 
     tool: str
     number: int
-    ages: Sequence[float] = ()  # how long ago those of the last minute began, in seconds
+    ages: Sequence[float] = ()  # seconds since each call of the last minute started
 
 
 class CallCounts:
@@ -93,14 +93,14 @@ class CallCounts:
         self._counts: dict[str | None, _Count] = {}
 
     def restore(self, earlier: Iterable[EarlierCalls], now: float) -> None:
-        """Count the calls that the session has made elsewhere."""
+        """Count the calls that the session has made in another process."""
         for calls in earlier:
             times = [now - age for age in calls.ages]
             for tool in (calls.tool, None):
                 self._counts.setdefault(tool, _Count()).restore(calls.number, times)
 
     def take(self, limits: Sequence[MostCalls], turn: int, now: float) -> ToolResult | None:
-        """Count a call, unless it is one too many: then nothing is counted."""
+        """Count a call, or return a refusal and count nothing."""
         counts = self._counts
         for most in limits:
             count = counts.get(most.tool)
@@ -116,15 +116,15 @@ class CallCounts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallLimits:
-    """Refuses a call that is one too many.
+    """Refuses a call that exceeds a limit.
 
-    It is counted as it begins, so that no number of calls at once goes beyond the limit.
+    A call is counted when it starts, so that concurrent calls cannot exceed the limit.
     """
 
     limits: Sequence[MostCalls]
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Run the call, if it may be made."""
+        """Run the call, if no limit is reached."""
         session, now = call.session, asyncio.get_running_loop().time()
         refusal = session.get(CallCounts).take(self.limits, session.get(Turns).number, now)
         return run(call) if refusal is None else answered(refusal)

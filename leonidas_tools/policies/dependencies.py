@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Dependencies:
-    """Refuses a call while something it needs is missing.
+    """Refuses a call while a dependency is missing.
 
     Args:
         names: Names of tools, `module:NAME` or `command:NAME`.
-        has_tool: Whether a tool can be called now.
+        has_tool: Returns whether a tool can be called now.
     """
 
     __slots__ = ("_needs",)
@@ -34,7 +34,7 @@ class Dependencies:
         self._needs = tuple((name, *_check(name, has_tool)) for name in names)
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Run the call, unless something is missing."""
+        """Run the call, unless a dependency is missing."""
         missing = [name for name, is_there, what in self._needs if not is_there(what)]
         if missing:
             needs = ", ".join(map(repr, missing))
@@ -45,7 +45,7 @@ class Dependencies:
 
 
 def _check(name: str, has_tool: Callable[[str], bool]) -> tuple[Callable[[str], bool], str]:
-    """Return what looks for something that is needed, and what for."""
+    """Return the check of a dependency, and the name to check."""
     kind, _, what = name.partition(":")
     if kind == "module" and what:
         return _has_module, what
@@ -68,7 +68,7 @@ def _has_module(name: str) -> bool:
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Dependencies]:
-    """Yield the check of what a tool depends on."""
+    """Yield the check of a tool's dependencies."""
     names = options.tool.metadata.dependencies
     if names:
         yield Dependencies(names=names, has_tool=shared.has_tool)

@@ -1,4 +1,4 @@
-"""Try other tools when one stays down."""
+"""Try other tools if a tool fails."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.effective import EffectiveOptions
 
 Helps: TypeAlias = Callable[[ToolResult], bool]
-"""Predicate of a result: true if another tool may do the work after it."""
+"""Returns whether another tool may do the work after this result."""
 Resolve: TypeAlias = Callable[[str, ToolCall], "tuple[ToolCall, Run, Helps] | None"]
-"""Name of a tool, a call → the call addressed to that tool, and what runs it with its policies."""
+"""Returns the call of another tool, its run with policies, and its `Helps`; `None` if unknown."""
 
 _OK = ResultStatus.OK
 _DID_NOTHING = frozenset(
@@ -37,11 +37,11 @@ _DID_NOTHING = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fallback:
-    """Tries other tools in turn, with the same arguments and under their own policies.
+    """Tries other tools one after another, with the same arguments and under their own policies.
 
     Args:
         names: The tools to try.
-        resolve: Finds them.
+        resolve: Returns the call and the run of each tool.
         helps: Whether another tool may do the work after this one's result.
     """
 
@@ -50,7 +50,7 @@ class Fallback:
     helps: Helps
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call, and others in its place while it fails."""
+        """Run the call, and then other tools until one succeeds."""
         first = await run(call)
         if first.status is _OK or not self.helps(first):
             return first
@@ -70,7 +70,7 @@ class Fallback:
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Fallback]:
-    """Yield what tries other tools when this one stays down."""
+    """Yield the fallbacks of a tool, if it has any."""
     if options.fallback_tools:
         yield Fallback(
             names=options.fallback_tools, resolve=shared.resolve, helps=options.may_run_again_after

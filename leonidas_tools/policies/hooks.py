@@ -35,10 +35,10 @@ class Before:
     """Calls a function before the tool runs.
 
     Args:
-        function: Takes the call; returns another call, a result that stands for the tool's, or
-            `None` to let the call be. What it changes is validated again.
-        max_bytes: How long the JSON of a result of its own may be; a processor sets it to the
-            limit of the tool.
+        function: Receives the call; returns another call, a result that replaces the tool's, or
+            `None` for no change. A changed call is validated again.
+        max_bytes: Maximum length of the JSON of its own result, in bytes; a runtime sets it to
+            the limit of the tool.
 
     Example:
         >>> audit = []
@@ -49,7 +49,7 @@ class Before:
     max_bytes: int = _MOST_BYTES
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Run the call as the function leaves it."""
+        """Run the call as the function has changed it, or return the function's result."""
         changed = self.function(call)
         return run(call) if changed is None else self._changed(call, run, changed)
 
@@ -57,7 +57,7 @@ class Before:
         if inspect.isawaitable(changed):
             changed = await changed
         if isinstance(changed, ToolResult):
-            # One that is looked at here need not be looked at around every call.
+            # A result that is normalised here needs no step around every call.
             return sendable(changed, self.max_bytes, tool=call.name)
         return await run(changed or call)
 
@@ -67,13 +67,13 @@ class After:
     """Calls a function after the tool has run.
 
     Args:
-        function: Takes the call and its result; returns another result, or `None`.
+        function: Receives the call and its result; returns another result, or `None`.
     """
 
     function: AfterFunction
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call, and let the function see the result."""
+        """Run the call, and pass its result to the function."""
         result = await run(call)
         changed = self.function(call, result)
         if inspect.isawaitable(changed):
@@ -101,7 +101,7 @@ def _bounded(policy: Policy, options: EffectiveOptions) -> Policy:
 
 
 def _leaves_results(policy: Policy) -> bool:
-    """Return whether a policy declares that it leaves results as they are."""
+    """Return whether a policy declares that it does not change results."""
     return type(policy) is Before or getattr(policy, "leaves_results", False) is True
 
 
@@ -111,5 +111,5 @@ async def _normalised(
     mask = Masking(call.known) if call.known else None
     result = await run(call)
     convert = partial(sendable, result, max_bytes, tool=call.name, mask=mask)
-    # Searching a long result for secrets takes a while: not on the event loop.
+    # Searching a long result for secrets takes a while, so it runs in a thread.
     return await in_thread(convert) if mask is not None and is_long(result) else convert()

@@ -1,4 +1,4 @@
-"""Run `cpu_bound` tools in processes that are ready before their time begins."""
+"""Run `cpu_bound` tools in processes that are ready before the timeout starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class InProcess:
-    """Waits for a worker process, and lends it to one attempt."""
+    """Waits for a worker process, and reserves it for one attempt."""
 
     __slots__ = ("_target", "function", "processes")
 
@@ -30,7 +30,7 @@ class InProcess:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Run the call while a process is reserved for it."""
         try:
-            if self._target is None:  # its module may not have been complete when it was compiled
+            if self._target is None:  # its module may not be fully imported at compile time
                 self._target = target_of(self.function)
             async with self.processes.lease(self._target):
                 return await run(call)
@@ -39,6 +39,6 @@ class InProcess:
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[InProcess]:
-    """Yield the wait for a process, outside the timeout: it is not the tool's time."""
+    """Yield the wait for a process, outside the timeout: the wait is not the tool's time."""
     if options.tool.metadata.cpu_bound and options.runs_on is RunsOn.HERE:
         yield InProcess(processes=shared.workers.processes, function=options.tool.function)

@@ -1,4 +1,4 @@
-"""Ask the person what a running call needs to know, outside the timeouts of the call."""
+"""Ask a person for the input that a running call needs, outside the timeouts of the call."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inquiries:
-    """Asks the person what a call needs to know, and resumes the call with the answer.
+    """Asks a person for the input that a call needs, and resumes the call with the answer.
 
     While it waits for a person, the call holds neither its lane nor a concurrency slot, and its
     timeout does not run: each part of the call between two questions is a run with its own limits.
     """
 
     rules: RuleBook
-    """All rules, since some questions may be answered by a rule."""
+    """All rules, since a rule may answer some questions."""
     mode: Mode
-    """The mode of sessions that have none of their own."""
+    """The mode of sessions that have no mode of their own."""
     fingerprint: str
     """Identifies the tool's definition."""
     settings: ApprovalSettings
     asking: Asking
     wording: Wording
-    """The words of the question."""
+    """The texts of the question."""
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call, and again after each question that it asks."""
+        """Run the call, and run it again after each question that it asks."""
         result = await run(call)
         while isinstance(result.error, CallPausedError):
             paused = result.error.paused
@@ -115,7 +115,7 @@ class Inquiries:
         rule = rule or Rule(name=inquiry.rule, decide=Decide.ASK)
         now = time.time()
         title = inquiry.title(policy.language, self.wording)
-        # Silence and the word of a model that has read such content are no yes.
+        # After untrusted content, neither silence nor the model's claim counts as a yes.
         has_read = has_read_untrusted(call.session)
         return Question(
             request=ApprovalRequest(
@@ -148,19 +148,19 @@ class Inquiries:
 
 
 def _on_expiry(inquiry: Inquiry, rule: Rule, settings: ApprovalSettings) -> str:
-    """Return what happens on silence; a question that no rule can answer is never a yes."""
+    """Return the effect of expiry: `cancel` if no rule can answer or values are needed."""
     if inquiry.subject is None or inquiry.schema is not None:
         return "cancel"
     return rule.on_expiry or settings.on_expiry
 
 
 def _definition(inquiry: Inquiry) -> str | None:
-    """Return the fingerprint of what asks, if it is not the tool itself."""
+    """Return the fingerprint of the inquiry's subject, if the subject is not the tool itself."""
     return None if inquiry.subject is None else inquiry.subject.fingerprint
 
 
 def _decide(inquiry: Inquiry, paused: OngoingCall, verdict: Verdict) -> None:
-    """Answer as a rule says, without asking."""
+    """Answer by a rule, without asking."""
     allowed = verdict.decide is not Decide.DENY
     told = verdict.decide.value if not verdict.lifted else "always"
     about = {} if inquiry.subject is None else {"for": inquiry.subject.names[0]}
@@ -170,7 +170,7 @@ def _decide(inquiry: Inquiry, paused: OngoingCall, verdict: Verdict) -> None:
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Inquiries]:
-    """Yield what asks the person for an MCP tool while it runs; other tools never ask."""
+    """Yield the inquiries of an MCP tool while it runs; other tools never ask."""
     metadata, policies = options.tool.metadata, shared.policies
     if metadata.category is ToolCategory.MCP:
         yield Inquiries(

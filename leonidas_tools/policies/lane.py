@@ -1,4 +1,4 @@
-"""Lanes (concurrency keys): reads run side by side, writes one after another, in order."""
+"""Lanes (concurrency keys): reads run concurrently, writes run one after another, in order."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _MOST_NAMED = 16
 
 
 class Lane:
-    """A readers-writer lock that serves in the order of arrival.
+    """A readers-writer lock that is acquired in the order of arrival.
 
-    A write waits for all that came before it and holds back all that comes after, so that a read
+    A write waits for all earlier reads and writes, and all later ones wait for the write. So a read
     sees the write before it.
     """
 
@@ -64,13 +64,13 @@ class Lane:
 
     @property
     def writers(self) -> Iterable[str]:
-        """Return who writes now, and the first of those who wait to write."""
+        """Return the current writer, and the first of the waiting writers."""
         now = () if self._writing is None else (self._writing,)
         first = itertools.islice(self._waiting, _MOST_NAMED)
         return (*now, *(who for _, write, who in first if write))
 
     def enter_now(self, *, write: bool, who: str = "") -> bool:
-        """Enter if that needs no waiting."""
+        """Enter the lane if no wait is needed, and return whether it was entered."""
         if self._waiting or self._writing is not None or (write and self._reading):
             return False
         if write:
@@ -80,7 +80,7 @@ class Lane:
         return True
 
     async def enter(self, *, write: bool, who: str = "") -> None:
-        """Wait for its turn, and enter."""
+        """Wait for a turn, and enter the lane."""
         turn = asyncio.get_running_loop().create_future()
         ticket = (turn, write, who)
         self._waiting.append(ticket)
@@ -95,7 +95,7 @@ class Lane:
             raise
 
     def leave(self, *, write: bool) -> None:
-        """Leave, and admit the next in line."""
+        """Leave the lane, and admit the next waiting calls."""
         if write:
             self._writing = None
         else:
@@ -119,12 +119,12 @@ class Lane:
 
 
 class Lanes:
-    """The lanes by key; an unused lane is forgotten."""
+    """The lanes by key; an unused lane is removed."""
 
     def __init__(self) -> None:
         self._lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
         self.undeclared: set[str] = set()
-        """The tools that do not say what a call changes."""
+        """The tools that declare no effect."""
         self._named: set[str] = set()
 
     def lane(self, key: str) -> Lane:
@@ -132,9 +132,9 @@ class Lanes:
         return self._lanes.setdefault(key, Lane())
 
     def waited(self, tool: str, seconds: float, behind: Iterable[str], *, write: bool) -> None:
-        """Warn once of each tool that was waited for only because it declares no effect."""
+        """Log one warning for each tool that was waited for only because it declares no effect."""
         if write and tool not in self.undeclared:
-            return  # it says that it changes something: it waits in any case
+            return  # it declares that it changes something: it waits in any case
         for name in dict.fromkeys(behind):
             if name not in self.undeclared or name in self._named:
                 continue
@@ -154,14 +154,14 @@ class Lanes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InLane:
-    """Runs a call when its lane lets it.
+    """Runs a call when its lane admits it.
 
-    A tool that calls another of its own lane is in it already and does not wait for itself.
+    A tool that calls another tool of its own lane is in it already and does not wait for itself.
     """
 
     lane: Lane
     lanes: Lanes
-    write: bool  # it needs the lane for itself
+    write: bool  # needs exclusive access to the lane
     tool: str
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
@@ -177,7 +177,7 @@ class InLane:
         try:
             return await run(call)
         finally:
-            if places:  # else it was taken away
+            if places:  # empty if the call was abandoned
                 places.pop().leave()
 
     async def _wait(self) -> None:
@@ -194,7 +194,7 @@ class InLane:
         return self.lane
 
     def leave(self) -> None:
-        """Make room in the lane."""
+        """Leave the lane."""
         self.lane.leave(write=self.write)
 
 

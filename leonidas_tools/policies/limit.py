@@ -24,7 +24,7 @@ _CRITICAL = 1
 
 
 class Limiter:
-    """A number of places, given to the most important of those who wait."""
+    """A number of places, which the waiting calls of the highest priority take first."""
 
     def __init__(self, places: int) -> None:
         self.places = places
@@ -34,7 +34,7 @@ class Limiter:
         self._preemptible: dict[Invocation, object] = {}
 
     def enter_now(self, priority: int) -> bool:
-        """Take a place if that needs no waiting; critical calls take one in any case."""
+        """Take a place if no wait is needed; let a critical call take one in any case."""
         if priority == _CRITICAL:
             if self.taken >= self.places and self._preemptible:
                 self._preempt()
@@ -44,7 +44,7 @@ class Limiter:
         return True
 
     async def enter(self, priority: int) -> None:
-        """Take a place, when there is one."""
+        """Take a place; wait if none is free."""
         if self.enter_now(priority):
             return
         turn = asyncio.get_running_loop().create_future()
@@ -57,13 +57,13 @@ class Limiter:
             raise
 
     def leave(self) -> None:
-        """Give the place to the next."""
+        """Release a place to the next waiting call."""
         self.taken -= 1
         if self._waiting:
             self._admit()
 
     def resize(self, places: int) -> None:
-        """Set the number of places from now on."""
+        """Set the number of places."""
         self.places = places
         self._admit()
 
@@ -75,9 +75,9 @@ class Limiter:
                 turn.set_result(None)
 
     def _preempt(self) -> None:
-        """Stop the most recent call that is not being stopped already.
+        """Stop the most recent call that is not already being stopped.
 
-        A second stop would replace the first reason, its timeout for one, and rerun the call.
+        A second stop would replace the first reason, such as a timeout, and rerun the call.
         """
         for invocation in reversed(self._preemptible):
             if not invocation.stopping:
@@ -85,16 +85,16 @@ class Limiter:
                 return
 
     def allow_preemption(self, invocation: Invocation, reason: object) -> None:
-        """Let a critical call take this place: its holder is stopped for that reason."""
+        """Let a critical call take this place: its holder is stopped for `reason`."""
         self._preemptible[invocation] = reason
 
     def forbid_preemption(self, invocation: Invocation) -> None:
-        """Protect the place from preemption; it may be given back already."""
+        """Protect the place from preemption; the place may have been released already."""
         self._preemptible.pop(invocation, None)
 
     @property
     def room(self) -> Limiter:
-        """Return itself: a limiter is the place that it gives."""
+        """Return itself: a limiter identifies its own places."""
         return self
 
 
@@ -102,10 +102,10 @@ class Limiter:
 class Limit:
     """Runs a call when each of its limiters has a place for it.
 
-    A tool that calls another shares its places with it, and does not wait for itself.
+    A call that a tool makes shares the places of that tool's call, and does not wait for them.
 
     Args:
-        limiters: Where the places are; they are taken in this order.
+        limiters: The limiters, in the order in which their places are taken.
         priority: 1 (critical) to 5 (background).
     """
 
@@ -113,7 +113,7 @@ class Limit:
     priority: int
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call once there is a place everywhere."""
+        """Run the call once every limiter has a place for it."""
         invocation = current()
         limiters, places = self.limiters, invocation.places
         if invocation.outer is not None:
@@ -126,21 +126,21 @@ class Limit:
                 places.append(limiter)
             return await run(call)
         finally:
-            while len(places) > before:  # unless they were taken away
+            while len(places) > before:  # empty if the call was abandoned
                 places.pop().leave()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preemptible:
-    """Lets a critical call stop this one where there is no place for both.
+    """Lets a critical call stop this one if there is no place for both.
 
-    It then waits like any other, and runs again.
+    The stopped call then waits like any other, and runs again.
     """
 
     limit: Limit
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call until it has ended by itself."""
+        """Run the call, and run it again after each preemption."""
         invocation = current()
 
         async def run_in_place(call: ToolCall) -> ToolResult:
@@ -163,7 +163,7 @@ class Preemptible:
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Limit | Preemptible]:
-    """Yield the limits of how many calls run at once: the tool's own, and that of all tools."""
+    """Yield the concurrency limits of a tool: its own, and the one of all tools."""
     limiters: list[Limiter] = []
     name, places = options.tool.name, options.settings.concurrency
     if places:

@@ -26,15 +26,15 @@ logger = visible_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopLimits:
-    """The repeats at which a warning and a refusal come."""
+    """The numbers of repeats that cause a warning and a refusal."""
 
-    warn_at: int = 3  # the repeat at which the model is told; 0 for never
+    warn_at: int = 3  # the repeat at which the model is warned; 0 for never
     refuse_at: int = 5  # the repeat at which the call is refused; 0 for never
-    longest_cycle: int = 5  # how many calls in turn may make up what is repeated
+    longest_cycle: int = 5  # maximum number of calls in a repeated cycle
 
     @property
     def are_off(self) -> bool:
-        """Return whether no repeat is ever reported or refused."""
+        """Return whether no repeat is ever warned of or refused."""
         return self.warn_at <= 0 and self.refuse_at <= 0
 
 
@@ -42,25 +42,25 @@ _NOTHING: Mapping[int, ToolResult | None] = {}
 
 
 class _MadeCall:
-    """A call of a session, and how it ended."""
+    """A call of a session, and its result."""
 
-    # Class attributes for what few steps change: one step is made for every call.
+    # Class attributes for values that few calls change: one object is created for every call.
     arguments: Mapping[str, Any] | None
     result: ToolResult | None = None
     ended_at = math.inf
     like: Mapping[int, ToolResult | None] = _NOTHING
-    """The results of the same calls before it, by how far back; once it has ended, its own."""
+    """Results of earlier equal calls, by distance; after the end, `None` for each equal result."""
     repeats = 1
-    """The number of equal calls before this one, if it ends as they did."""
+    """The number of equal calls in a row with this one, if it ends as they did."""
     repeated: ToolResult | None = None
-    """The result of the one that it repeats then."""
+    """The result that this call then repeats."""
 
     def __init__(self, call: ToolCall) -> None:
         self.name = call.name
         self.arguments = call.arguments
 
     def end(self, result: ToolResult | None) -> bool:
-        """Record the result; return whether it is the same again."""
+        """Record the result, and return whether it is the same again."""
         self.result = result
         self.ended_at = perf_counter()
         if not self.like:
@@ -70,12 +70,12 @@ class _MadeCall:
         return same
 
     def fade(self) -> None:
-        """Forget all but which calls it was like: it is too far back to be compared with."""
+        """Drop all but the distances of equal calls: this call is too old to be compared with."""
         self.arguments = self.result = None
 
 
 class LoopHistory:
-    """The last calls of a session since the user has spoken, as far as a loop is to be seen.
+    """The last calls of a session since the user has spoken, for the detection of loops.
 
     Example:
         >>> from leonidas_tools.calls.call import ToolSession
@@ -89,18 +89,18 @@ class LoopHistory:
         self.limits: LoopLimits | None = None
         """The limits of this session, instead of those of the settings."""
         self._recent: deque[_MadeCall] = deque()
-        """The newest first, as many as may make up a cycle."""
+        """The newest first, at most as many as a cycle may contain."""
         self._faded: deque[_MadeCall] = deque()
         self._turn = 0
         self._turns: Turns | None = None
 
     def forget(self) -> None:
-        """Count from the beginning again: the user wants it once more."""
+        """Clear the history, so that repeats are counted from the beginning."""
         self._recent.clear()
         self._faded.clear()
 
     def begin(self, call: ToolCall, limits: LoopLimits, made_at: float) -> _MadeCall:
-        """Note a call that begins, and how many alike there will be if it ends as they did."""
+        """Record a call that starts, and the number of repeats if it ends as the others did."""
         turns = self._turns
         if turns is None:
             turns = self._turns = call.session.get(Turns)
@@ -119,20 +119,20 @@ class LoopHistory:
         return step
 
     def _made_before(self, call: ToolCall, made_at: float) -> list[_MadeCall]:
-        """Return the same calls among the last, as far as they had ended by then."""
+        """Return the recent calls that equal this one and had ended at `made_at`."""
         name, arguments = call.name, call.arguments
         found: list[_MadeCall] = []
         try:
-            # Arguments are compared as they are: most differ at once, and a hash costs more.
+            # Arguments are compared directly: most differ at once, and a hash costs more.
             for old in self._recent:
                 if old.name == name and old.arguments == arguments and old.ended_at <= made_at:
                     found.append(old)  # noqa: PERF401 - a comprehension costs each call a function
-        except Exception:  # noqa: BLE001 - arguments may be anything where there is no model
+        except Exception:  # noqa: BLE001 - arguments may be anything if no model sent them
             return []
         return found
 
     def _note_alike(self, step: _MadeCall, found: list[_MadeCall], most: int) -> None:
-        """Note the earlier calls equal to this one; the longest run of repeats counts."""
+        """Record the earlier calls equal to this one; the longest run of repeats counts."""
         like: dict[int, ToolResult | None] = {}
         step.like = like
         for back, older in enumerate(self._recent, start=1):
@@ -148,7 +148,7 @@ class LoopHistory:
         return sum(1 for _ in itertools.takewhile(lambda step: back in step.like, steps))
 
     def _fade(self, step: _MadeCall, most: int) -> None:
-        """Forget a step's details; no run of repeats continues past a unique step."""
+        """Drop a call's details; no run of repeats continues past a unique call."""
         if not step.like:
             self._faded.clear()
             return
@@ -160,16 +160,16 @@ class LoopHistory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopGuard:
-    """Warns of a call, or a cycle of calls, that keeps giving the same result; then refuses it.
+    """Warns of a call, or a cycle of calls, that keeps returning the same result; then refuses it.
 
-    A call whose results change is no loop. What is refused is that call, and nothing else.
+    A call whose results change is no loop. Only the repeated call is refused.
     """
 
-    limits: LoopLimits  # unless the session says otherwise
-    exempt: bool = False  # it may be called again and again; it still breaks other loops
+    limits: LoopLimits  # unless the session has its own limits
+    exempt: bool = False  # for polling: never warned or refused, but it still breaks other loops
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call, unless it has been run often enough."""
+        """Run the call, unless it has been repeated too often."""
         history = call.session.get(LoopHistory)
         limits = history.limits or self.limits
         if limits.are_off or call.by_program:
@@ -187,7 +187,7 @@ class LoopGuard:
         return result
 
     def judge(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Return the result of a call that did not begin, or its refusal as a loop."""
+        """Return the result of a call that did not start, or its refusal as a loop."""
         history = call.session.get(LoopHistory)
         limits = history.limits or self.limits
         if limits.are_off or call.by_program:
@@ -208,7 +208,7 @@ def _warned(call: ToolCall, step: _MadeCall, result: ToolResult) -> ToolResult:
 
 
 def _refused(call: ToolCall, step: _MadeCall) -> ToolResult:
-    step.end(step.repeated)  # a loop that is refused goes on
+    step.end(step.repeated)  # a refused call continues the loop
     logger.warning("%s: the call of %r is refused as a loop", call.trace_id, call.name)
     return ToolResult(
         status=ResultStatus.LOOP,
@@ -229,14 +229,14 @@ def _same(one: ToolResult | None, other: ToolResult | None) -> bool:
 
 
 def _timeless(result: Any) -> Any:
-    """Return the result without the time it was made at, which by itself is no news."""
+    """Return the result without its timestamp, which alone does not make a result new."""
     if isinstance(result, dict) and len(result) > 1 and "timestamp" in result:
         return {key: value for key, value in result.items() if key != "timestamp"}
     return result
 
 
 def for_session(shared: Shared) -> LoopGuard | None:
-    """Return the guard of a session's calls, or `None` where repeated calls are not looked for."""
+    """Return the guard of a session's calls; `None` if the settings disable it."""
     loop = shared.policies.loop
     if not (loop.warn_at or loop.refuse_at):
         return None

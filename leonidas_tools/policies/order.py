@@ -1,7 +1,7 @@
 """The order of all policies, outermost first.
 
 To add a policy, write a file with a function `for_tool(options, shared)` that yields it for the
-tools that need it, and add its line here. `refusal` is the shortest example, `call_limits` one that
+tools that need it, and add its line here. `refusal` is the shortest example; `call_limits` also
 runs the call. A plain tool gets only the policies that it uses.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     ForTool: TypeAlias = Callable[[EffectiveOptions, Shared], Iterator[Policy]]
 
 ORDER: Final = (
-    "tracing.for_tool",  # outside all: what a call waits for is in its span
+    "tracing.for_tool",  # outermost: the span includes all waits of a call
     "loop_guard.for_tool",
     "refusal.for_tool",
     "hooks.for_tool",
@@ -28,7 +28,7 @@ ORDER: Final = (
     "dependencies.for_tool",
     "approval.for_tool",
     "inquiries.for_tool",
-    "untrusted.for_tool",  # outside the cache: a result that is used again marks the session too
+    "untrusted.for_tool",  # outside the cache: a cached result marks the session too
     "cache.for_tool",  # inside approval: one session must not see what only another may see
     "call_limits.for_tool",
     "timeout.deadline_for_tool",
@@ -37,8 +37,8 @@ ORDER: Final = (
     "limit.for_tool",
     "breaker.for_tool",
     "retry.for_tool",
-    "approval.late_for_tool",  # inside all that a call waits for: a no may have come meanwhile
-    "in_process.for_tool",  # outside the timeout: waiting for a process is not the tool's time
+    "approval.late_for_tool",  # inside all waits of a call: the user may have said no meanwhile
+    "in_process.for_tool",  # outside the timeout: the wait for a process is not the tool's time
     "timeout.for_tool",
     "result_budget.for_tool",
 )

@@ -1,4 +1,4 @@
-"""Answer the calls of a tool that is switched off or quarantined, without running them."""
+"""Refuse the calls of a tool that is disabled or quarantined, without running them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """Answer every call with the same result.
+    """Returns the same result for every call.
 
     Args:
-        result: Why the tool does not run.
+        result: The result, which states why the tool does not run.
     """
 
     result: ToolResult
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:  # noqa: ARG002 - it is a policy
-        """Return the result; the call does not run."""
+        """Return the result, without running the call."""
         del run  # the tool does not run
         return answered(self.result)
 

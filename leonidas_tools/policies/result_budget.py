@@ -1,4 +1,4 @@
-"""Bound the length of a result: truncate it, or store it for later reads."""
+"""Limit the length of a result: truncate it, or store it for later reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 READ_RESULT = "read_result"
-"""The tool by which the model reads more of a result."""
+"""The tool with which the model reads more of a result."""
 _LONG_TEXT = 300
 _KEEPS: dict[Overflow, Keep] = {
     Overflow.HEAD: "head",
@@ -50,24 +50,24 @@ _MARKUP = (
 )
 _SENTENCE = re.compile(r".+?(?:[.!?…](?=\s|$)|[\u3002\uff01\uff1f]|\n|$)", re.DOTALL)
 _ENDS = ".!?…:;,\u3002\uff01\uff1f"
-"""Also as Chinese writes them."""
+"""Marks that end a sentence or a clause, also in Chinese."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultBudget:
-    """Bounds a result, keeps it valid JSON, and says what was left out.
+    """Limits a result, keeps it valid JSON, and states what was left out.
 
-    A long text gets a sentence or two that can be spoken, unless the tool has given them. What the
-    model reads beside the value counts too: the message, the hint, the options and what is spoken.
-    They may take half of the room, and what the value leaves.
+    A long text gets one or two sentences to speak, unless the tool has set them. The texts beside
+    the value count too: the message, the hint, the options and the speech. They may use half of the
+    limit, or all that the value leaves if this is more.
     """
 
-    max_bytes: int  # of its JSON, with all but ASCII escaped: four make a token
+    max_bytes: int  # of its JSON, with all but ASCII escaped: four bytes make a token
     overflow: Overflow
-    in_thread: Callable[..., Awaitable[Any]]  # runs in a thread what would block the event loop
+    in_thread: Callable[..., Awaitable[Any]]  # runs blocking code in a thread
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call, and make its result short enough."""
+        """Run the call, and shorten its result to the limit."""
         result = await run(call)
         body = result.result
         size = 0 if body is None else current().length_of(body)
@@ -109,7 +109,7 @@ class ResultBudget:
             return None
 
     def _words_cut(self, result: ToolResult, size: int) -> ToolResult:
-        """Return the result with as much beside its value as there is room for."""
+        """Return the result with the texts beside its value cut to the available length."""
         room = max(self.max_bytes - size, self.max_bytes // 2)
         if _length_of_words(result) <= room:
             return result
@@ -127,7 +127,7 @@ class ResultBudget:
         return replace(result, **kept)
 
     def _speech_of(self, body: str, size: int, used: int) -> str | None:
-        """Return what can be spoken of a text; it takes no room from a text that fits."""
+        """Return the sentences of a text to speak, at no cost to a text within the limit."""
         free = self.max_bytes - used
         room = free - size if size <= free else min(self.max_bytes // 2 - used, self.max_bytes // 4)
         said = speakable(body)
@@ -135,7 +135,7 @@ class ResultBudget:
 
 
 def _length_of_words(result: ToolResult) -> int:
-    """Return how long what the model reads beside the value is."""
+    """Return the length of the texts and options beside the value."""
     options = None if result.valid_options is None else list(result.valid_options)
     texts = (result.message, result.retry_hint, result.speech)
     of_texts = sum(length(str.__str__(each)) for each in texts if each is not None)
@@ -152,7 +152,7 @@ def _spilled(result: ToolResult, handle: str, preview: Any) -> ToolResult:
 
 
 def _written(call: ToolCall, body: Any) -> bytes:
-    """Return what is kept of a result, with its secrets masked."""
+    """Return the content to store for a result, with its secrets masked."""
     redaction = call.redaction.hiding(call.arguments)
     text = _text(body)
     if not redaction.is_needless(text):
@@ -161,12 +161,12 @@ def _written(call: ToolCall, body: Any) -> bytes:
 
 
 def _text(body: Any) -> str:
-    """Return a result in lines, so that they can be searched."""
+    """Return a result as lines of text, which can be searched."""
     return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1)
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[ResultBudget]:
-    """Yield what bounds a result beyond the number of its bytes."""
+    """Yield the result budget of a tool, if it has one."""
     if options.has_result_budget:
         tokens, most = options.max_result_tokens, options.max_result_bytes
         yield ResultBudget(
@@ -180,7 +180,7 @@ _BYTES_A_TOKEN = 4
 
 
 def speakable(text: str) -> str | None:
-    r"""Return the first sentence or two, without markup; `None` where there is nothing to say.
+    r"""Return the first one or two sentences, without markup; `None` if there are none.
 
     Example:
         >>> speakable("# Weather\n\n**Sunny**, see [here](https://example.org). Wind: weak.")

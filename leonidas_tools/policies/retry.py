@@ -1,4 +1,4 @@
-"""Retry transient failures where that is safe."""
+"""Retry transient failures if that is safe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.results.texts import join, say
 
 USUAL_RETRIES = 2
-"""Retries where neither the settings nor the tool set a number."""
+"""Number of retries if neither the settings nor the tool set one."""
 USUAL_DELAY_SECONDS = 0.1
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 _OK = ResultStatus.OK
 LONGEST_DELAY_SECONDS = 10.0
 USUAL_BACKOFF = 2.0
-# A fault in the tool's code, such as a function that is not written yet, is there next time too.
+# An error in the tool's code, such as a missing function, occurs on a retry too.
 _PERMANENT = (
     TypeError, AttributeError, NameError, NotImplementedError, ImportError, SyntaxError,
 )  # fmt: skip
 
 
 def may_repeat(result: ToolResult, *, once: bool) -> bool:
-    """Return whether the same work may be done again after this result."""
+    """Return whether the same work may be repeated after this result."""
     if result.status not in (ResultStatus.FAILED, ResultStatus.UNAVAILABLE, ResultStatus.TIMEOUT):
         return False
     if once:
@@ -46,16 +46,16 @@ def may_repeat(result: ToolResult, *, once: bool) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retry:
-    """Tries again with exponential backoff and jitter.
+    """Retries with exponential backoff and jitter.
 
     Args:
-        attempts: How often after the first.
-        delay_seconds: The longest wait before the second attempt.
-        backoff: By how much each next one may be longer.
-        longest_delay_seconds: No wait is longer than this.
-        kinds: Which failures are tried again; `None` leaves it to the others.
+        attempts: Maximum number of retries.
+        delay_seconds: Maximum wait before the first retry, in seconds.
+        backoff: Factor by which each next wait may be longer.
+        longest_delay_seconds: Maximum of any wait, in seconds.
+        kinds: The statuses to retry; `None` to decide by the other arguments.
         once: Whether the effect must not happen twice.
-        timeouts: Whether running out of time is tried again too: that multiplies the silence.
+        timeouts: Whether to retry timeouts too, which multiplies the silence.
     """
 
     attempts: int
@@ -67,7 +67,7 @@ class Retry:
     kinds: Collection[str] | None = None
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call until it works or trying again cannot help."""
+        """Run the call until it succeeds or a retry cannot help."""
         result = await run(call)
         if result.status is _OK:
             return result
@@ -109,7 +109,7 @@ class Retry:
 
 def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Retry]:
     """Yield the retries of a tool's attempts."""
-    if options.retry_attempts and not is_durable(options.runs_on):  # else it is repeated there
+    if options.retry_attempts and not is_durable(options.runs_on):  # else the engine retries
         yield Retry(
             attempts=options.retry_attempts,
             delay_seconds=options.retry_delay_seconds,

@@ -58,7 +58,7 @@ class Shared:
         return self.settings.policies
 
     def apply(self, settings: Settings) -> None:
-        """Put other settings in force for the calls that begin from now on."""
+        """Apply other settings to the calls that start from now on."""
         before, after = self.settings.policies, settings.policies
         self.settings = settings
         if after == before:

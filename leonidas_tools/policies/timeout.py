@@ -1,4 +1,4 @@
-"""Time limits of attempts and of whole calls."""
+"""Timeouts of attempts and of whole calls."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Timeout:
-    """Stops an attempt, or a whole call, that takes too long.
+    """Stops an attempt, or a whole call, that exceeds its timeout.
 
-    A tool that ignores cancellation is abandoned half a second later, and its call is answered.
-    Compensation has a time limit of its own; the answer says what was rolled back.
+    A tool that ignores cancellation is abandoned half a second later, and its call ends. Undoing
+    has its own time limit; the result states what was rolled back.
 
     Calls with the same limit expire in the order in which they began, so one timer serves them
     all; a timer for each call would cost more than the other policies together.
 
     Args:
-        seconds: How long it may take.
+        seconds: The timeout in seconds.
         covers: One attempt, or the whole call with its waits and retries.
     """
 
@@ -41,7 +41,7 @@ class Timeout:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call for as long as it may take."""
+        """Run the call, and stop it after the timeout."""
         invocation = current()
         loop = asyncio.get_running_loop()
         self._under_way[invocation] = loop.time() + self.seconds
@@ -61,10 +61,10 @@ class Timeout:
         return result
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the timer for the first to run out of time; there is one timer at most."""
+        """Start the timer for the first timeout; there is at most one timer."""
         self._loop = loop
         first = next(iter(self._under_way.values()))
-        # In an empty context: that of the call would keep its whole stream alive until the timer.
+        # In an empty context: the call's context would keep its whole stream alive until the timer.
         loop.call_at(first, self._expire, loop, context=Context())
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -82,7 +82,7 @@ class Timeout:
             self._watch(loop)
 
     def _leave_behind(self, invocation: Invocation) -> None:
-        """Answer for a tool that goes on; one that is being undone is waited for."""
+        """End the call of a tool that still runs, but wait for one that is being undone."""
         loop = asyncio.get_running_loop()
         if invocation.undo_ends > loop.time():
             timer = loop.call_at(invocation.undo_ends, self._leave_behind, invocation)
@@ -117,12 +117,12 @@ class Timeout:
 
 
 def deadline_for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Timeout]:
-    """Yield the time limit of a whole call."""
+    """Yield the timeout of a whole call."""
     if options.deadline_seconds:
         yield Timeout(seconds=options.deadline_seconds, covers="call")
 
 
 def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Timeout]:
-    """Yield the time limit of one attempt."""
+    """Yield the timeout of one attempt."""
     if options.timeout_seconds:
         yield Timeout(seconds=options.timeout_seconds)

@@ -1,8 +1,8 @@
-"""A span of OpenTelemetry around each call, where `monitoring.tracing` asks for it.
+"""An OpenTelemetry span around each call, if `monitoring.tracing` is on.
 
-The names are those of the GenAI conventions:
-https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/#execute-tool-span. No argument, no
-result and no message is in a span.
+The names follow the GenAI conventions:
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/#execute-tool-span. A span contains
+no argument, no result and no message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SUCCESSES = frozenset({ResultStatus.OK, ResultStatus.NO_RESULTS, ResultStatus.P
 
 
 class SessionTrace:
-    """The span of a live session, under which its calls stand."""
+    """The span of a live session, the parent of the spans of its calls."""
 
     def __init__(self, span: Span, context: Context) -> None:
         self.span = span
@@ -33,12 +33,12 @@ class SessionTrace:
 
 
 class Tracing:
-    """Put a span around each call of a tool.
+    """Puts a span around each call of a tool.
 
     Args:
         tool: The tool's name.
         kind: `function`, or `extension` for a tool of an MCP server.
-        description: What the tool does.
+        description: The description of the tool.
     """
 
     leaves_results = True
@@ -60,11 +60,11 @@ class Tracing:
         }
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Run the call in a span of its own."""
+        """Run the call in its own span."""
         session = call.session.find(SessionTrace)
         parent = self._current_span() if session is None else session.span
         context = parent.get_span_context()
-        # Who is not recorded is asked once for all below: a span that is dropped costs 10 µs.
+        # An unsampled parent needs no child span: a span that is dropped costs 10 µs.
         if context.is_valid and not context.trace_flags.sampled:
             return run(call)
         return self._traced(call, run, None if session is None else session.context)
@@ -101,7 +101,7 @@ class Tracing:
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Tracing]:
-    """Yield the tracing of a tool, where the settings ask for it."""
+    """Yield the tracing of a tool, if the settings enable it."""
     if shared.settings.monitoring.tracing:
         own = options.tool.metadata
         kind = "function" if options.tool.origin is None else "extension"

@@ -1,4 +1,4 @@
-"""Mark the session with what was read, where the results of a tool may come from anyone."""
+"""Mark the session of a call whose results may come from anyone."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Untrusted:
-    """Marks the session; the policy of approvals asks about later calls.
+    """Marks the session; the approval policy then asks about later calls.
 
     Args:
-        at_start: Whether the model reads what the tool says while it runs.
+        at_start: Whether the model reads output of the tool while it runs.
     """
 
     at_start: bool
@@ -43,6 +43,6 @@ def _mark(call: ToolCall) -> None:
 
 
 def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Untrusted]:
-    """Yield the mark of a tool with untrusted results."""
+    """Yield the policy that marks the session, for a tool with untrusted results."""
     if options.untrusted:
         yield Untrusted(at_start=options.tells_progress)

@@ -25,10 +25,10 @@ _SAYS_WHAT_FITS = ("$schema", "$id", "$defs", "definitions", "properties")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
-    """Checks and completes the arguments of a call.
+    """Validates the arguments of a call, and adds presets.
 
     Args:
-        validator: Arguments → valid arguments; raises `ToolValidationError`.
+        validator: Returns valid arguments, or raises `ToolValidationError`.
         presets: Values for arguments that the model leaves out.
     """
 
@@ -36,14 +36,14 @@ class Validation:
     presets: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Run the call with valid arguments only."""
+        """Run the call only with valid arguments."""
         arguments = call.arguments
         if self.presets and not self.presets.keys() <= arguments.keys():
             arguments = {**self.presets, **arguments}
         try:
             valid = self.validator(arguments)
         except ToolValidationError as caught:
-            # A preset may be secret: the model is not to read it.
+            # A preset may be secret: the model must not read it.
             error = error_without(call.known, caught, self.validator, arguments)
             message = say("invalid_argument", problem=error.message, tool=call.name)
             return answered(replace(ToolResult.from_error(error), message=message))
@@ -55,9 +55,9 @@ class Validation:
 def fitting_presets(
     tool_name: str, parameters: Mapping[str, Any], presets: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the presets that stand for parameters and fit them.
+    """Return the presets that name a parameter and match its schema.
 
-    One that does not fit is left out: the model could not mend it, and is not to read it either.
+    A preset that does not match is left out: the model could not correct it, and must not read it.
     """
     schema = {key: parameters[key] for key in _SAYS_WHAT_FITS if key in parameters}
     known = {k: v for k, v in presets.items() if k in parameters.get("properties", {})}

@@ -10,6 +10,7 @@ import numbers
 import uuid
 from collections import deque
 from collections.abc import (
+    AsyncIterator,
     Awaitable,
     Coroutine,
     Iterable,
@@ -90,12 +91,14 @@ class Conversion:
         {'sizes': [7], '2': 'inf'}
     """
 
-    __slots__ = ("_foreign", "_left", "_lists", "_unlisted", "is_short")
+    __slots__ = ("_foreign", "_left", "_lists", "_unlisted", "formless", "is_short")
 
     def __init__(self, room: int, *, foreign: bool = True, lists: int = _ENDLESS) -> None:
         self._left = self._unlisted = room
         self._lists = lists
         self._foreign = foreign
+        self.formless: str | None = None
+        """The type of a part that has neither a JSON form nor a text of its own."""
         self.is_short = False
         """True if items were left out, since there were too many lists and objects."""
 
@@ -196,7 +199,8 @@ class Conversion:
     def _from_pydantic(self, value: Any) -> Any:
         from pydantic_core import to_jsonable_python
 
-        if _has_iterator(value):  # pydantic would read it to its end, and it may be endless
+        # pydantic would read an iterator to its end, and it may be endless.
+        if isinstance(value, AsyncIterator) or _has_iterator(value):
             raise NotPlainError(say("value_iterator", type=type(value).__name__))
         return to_jsonable_python(value, bytes_mode="base64", fallback=self._described)
 
@@ -207,8 +211,10 @@ class Conversion:
         if isinstance(value, _LISTS):
             return list(self._listed(value))
         kind: Any = type(value)
-        if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-            return f"<{kind.__name__}>"
+        if kind.__str__ is object.__str__:
+            self.formless = self.formless or kind.__name__
+            if kind.__repr__ is object.__repr__:
+                return f"<{kind.__name__}>"
         return str(value)
 
     def _listed(self, items: Iterable[Any]) -> Iterator[Any]:

@@ -106,6 +106,8 @@ class Measured(NamedTuple):
     value: Any
     cut: bool
     length: int
+    formless: str | None = None
+    """The type of a part that has neither a JSON form nor a text of its own."""
 
 
 def measured(
@@ -125,14 +127,14 @@ def measured(
     if mask is not None:
         unmasked = measured(value, max_bytes + _MARGIN, foreign=foreign, longest=longest)
         masked = measured(mask(unmasked.value), max_bytes)
-        return masked._replace(cut=masked.cut or unmasked.cut)
+        return masked._replace(cut=masked.cut or unmasked.cut, formless=unmasked.formless)
     if type(value) is str and len(value) < max_bytes and value.isascii():
         return Measured(value, False, len(value) + 2)
     room = max_bytes if longest is None else min(max_bytes, longest)
     if type(value) is dict and (small := _flat(value, room)) is not None:
         return small
     on_loop = longest is not None
-    short = False
+    short, formless = False, None
     try:
         whole = _whole(value, room, on_loop=on_loop)
         if whole is None and not on_loop:
@@ -141,14 +143,14 @@ def measured(
         lists = _MOST_LISTS_ON_LOOP if on_loop else _MOST_LISTS
         conversion = Conversion(room, foreign=foreign, lists=lists)
         value = conversion.of(value)
-        short = conversion.is_short
+        short, formless = conversion.is_short, conversion.formless
         whole = None if short and on_loop else _whole(value, room, on_loop=on_loop)
     if whole is not None:
-        return whole._replace(cut=True) if short else whole
+        return whole._replace(cut=short, formless=formless) if short or formless else whole
     if on_loop:
         raise TooLongError(f"the JSON of a {type(value).__name__} is longer than {room} bytes")
     cut = _cut(value, max_bytes)
-    return cut._replace(cut=cut.cut or short)
+    return cut._replace(cut=cut.cut or short, formless=formless)
 
 
 def _flat(value: dict[Any, Any], room: int) -> Measured | None:

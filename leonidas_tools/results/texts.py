@@ -250,6 +250,11 @@ TEXTS: Mapping[str, Text] = {
     ),
     "argument_schema": Text("must match the tool's schema", "A problem of the arguments."),
     "argument_too_deep": Text("are nested too deeply", "A problem of the arguments."),
+    "argument_no_json": Text(
+        "has no JSON form: its type is {type!r}; give a string, a number, a boolean, null, a list "
+        "or an object",
+        "A problem of an argument that a program gives.",
+    ),
     "argument_unreadable": Text("cannot be read", "A problem of an argument."),
     "argument_must_be": Text(
         "must be{problem}", "A problem of an argument, the end of it in the words of pydantic."
@@ -703,6 +708,12 @@ TEXTS: Mapping[str, Text] = {
     "terminal_choice": Text(
         "[y]es, [n]o, or [a]lways in this session: ",
         "The prompt after a question; the letters stay the same.",
+    ),
+    "terminal_choice_once": Text(
+        "[y]es or [n]o: ", "The same where there is one call; the letters stay the same."
+    ),
+    "terminal_unclear": Text(
+        "That is not a plain yes or no: answer y or n.", "After an answer that is not clear."
     ),
     "terminal_long": Text(
         "{show!r} to read all of it, which is needed before a yes, or [n]o: ",

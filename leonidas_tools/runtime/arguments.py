@@ -1,4 +1,4 @@
-"""Arguments that a constructor does not have: the error says which one was meant."""
+"""Reject unknown arguments of a constructor, and suggest the closest name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Owner = TypeVar("Owner")
 def known_arguments_only(
     init: Callable[Concatenate[Owner, P], None],
 ) -> Callable[Concatenate[Owner, P], None]:
-    """Refuse an argument by a name that `__init__` does not have, and suggest the closest."""
+    """Raise `TypeError` for an argument that `__init__` does not have, and suggest the closest."""
 
     @functools.wraps(init)
     def checked(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> None:

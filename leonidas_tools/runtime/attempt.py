@@ -1,4 +1,4 @@
-"""Run a tool's own code once, and turn everything that it raises into a result."""
+"""Run a tool's own code once, and convert every exception into a result."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ logger = visible_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """Run a tool's function once, and make a plain result of any outcome."""
+    """Runs a tool's function once, and converts any outcome into a plain result."""
 
     function: CallFunction
     takes_context: bool
     max_bytes: int
     once: bool
-    in_thread: Callable[..., Awaitable[Any]]  # runs in a thread what would block the event loop
-    undoes_in_thread: bool = False  # what undoes runs in a thread too, as the tool does
-    stops: bool = True  # its code has ended once it was stopped, which a thread may not have
-    stoppable: bool = True  # stopped when its answer is not wanted any more
-    undoes: bool = False  # what was done is undone then, also where it was done to the end
+    in_thread: Callable[..., Awaitable[Any]]  # runs blocking code in a thread
+    undoes_in_thread: bool = False  # undo steps run in a thread too, like the tool
+    stops: bool = True  # its code has ended after a stop; a thread may still run
+    stoppable: bool = True  # stops when its result is no longer wanted
+    undoes: bool = False  # is then undone, even if it has completed
     undo: Callable[[ToolCall], Any] | None = None
-    undo_seconds: float = 30.0  # for each step of undoing
-    secrets: KnownSecrets | None = None  # `None` where its calls have no secrets
+    undo_seconds: float = 30.0  # timeout of each undo step, in seconds
+    secrets: KnownSecrets | None = None  # `None` if its calls have no secrets
     secret_names: frozenset[str] = frozenset()  # names in its results whose values are secret
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Run the function; raise only a cancellation that this runtime asked for."""
+        """Run the function; raise only a cancellation that this runtime has requested."""
         invocation = current()
         mask = None
         if self.secrets is not None or call.inherited:
@@ -77,13 +77,13 @@ class Attempt:
     async def _stopped(
         self, call: ToolCall, context: ToolContext | None, invocation: Invocation
     ) -> None:
-        """Undo what a stopped attempt has done; a full rollback counts as never begun."""
+        """Undo the work of a stopped attempt; a full rollback counts as never begun."""
         await self._take_back(call, context)
         if self.undo is not None and self.stops and _all_undone(invocation):
             invocation.begun = False
 
     def _masking(self, call: ToolCall) -> Masking | None:
-        """Return the masking of the secrets of this call; `None` where it has none."""
+        """Return the masking of the secrets of this call; `None` if it has none."""
         known = [each for each in (self.secrets, *call.inherited) if each]
         known += [each] if (each := call.secretive_arguments()) else []
         return Masking(known, self.secret_names) if known or self.secret_names else None
@@ -91,7 +91,7 @@ class Attempt:
     def _begun(
         self, call: ToolCall, invocation: Invocation, mask: Masking | None
     ) -> ToolContext | None:
-        """Prepare the invocation; return the tool's context, or `None` if it takes none."""
+        """Prepare the invocation, and return the tool's context, or `None` if it takes none."""
         context = None
         if self.takes_context:
             context = invocation.context = ToolContext(call, invocation.tell, mask)
@@ -120,14 +120,14 @@ class Attempt:
             return self._failed(call, error)
 
     def _sent(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult | None:
-        """Return a value as a result; `None` where that would hold the event loop."""
-        if mask is not None and is_long(value):  # to look for secrets takes a while
+        """Return a value as a result; `None` if that would block the event loop."""
+        if mask is not None and is_long(value):  # searching for secrets takes a while
             return None
         try:
             result, size = measured_sendable(
                 value, self.max_bytes, tool=call.name, mask=mask, on_loop=True
             )
-        except (ForeignTypeError, TooLongError):  # what the one runs may block or never end
+        except (ForeignTypeError, TooLongError):  # foreign code may block or never end
             return None
         current().measured = (result.result, size)
         return result
@@ -144,21 +144,21 @@ class Attempt:
         return ToolResult.failed(say("failed", tool=call.name), error=error)
 
     async def _done(self, call: ToolCall, context: ToolContext | None) -> None:
-        """Undo a call that is not wanted any more; else keep what would undo it."""
+        """Undo a call that is no longer wanted, or else keep the steps that would undo it."""
         invocation = current()
         if not invocation.wanted or invocation.stopped_by is not None:
             await self._take_back(call, context)
             if _all_undone(invocation):
                 invocation.begun = False
             return
-        steps = self._steps(call, context)  # without the context, which holds the invocation
+        steps = self._steps(call, context)  # without the context, which refers to the invocation
         invocation.take_back = partial(self._run_to_end, steps, call.name) if steps else None
 
     async def _take_back(self, call: ToolCall, context: ToolContext | None) -> None:
         await self._run_to_end(self._steps(call, context), call.name)
 
     def _steps(self, call: ToolCall, context: ToolContext | None) -> list[Callable[[], Any]]:
-        """Return what takes back what was done, in its order."""
+        """Return the undo steps, in the order in which they run."""
         steps = context.take_undo_steps() if context is not None else []
         undo = self.undo
         if undo is not None:
@@ -166,7 +166,7 @@ class Attempt:
         return steps
 
     async def _run_to_end(self, steps: list[Callable[[], Any]], tool: str) -> None:
-        """Run the steps to the end, once; stopping the call waits for this too."""
+        """Run the undo steps to the end, once; a stop of the call waits for them too."""
         invocation, loop = current(), asyncio.get_running_loop()
         invocation.take_back = None
         if not steps:
@@ -182,7 +182,7 @@ class Attempt:
             invocation.left_over += 1
 
     async def _undo_all(self, steps: list[Callable[[], Any]], tool: str) -> None:
-        """Run the steps one after another; none stops the others."""
+        """Run the undo steps one after another, and continue if one fails."""
         for step in steps:
             done = True
             try:
@@ -202,5 +202,5 @@ class Attempt:
 
 
 def _all_undone(invocation: Invocation) -> bool:
-    """Return whether every step that was noted was taken back, and there was one."""
+    """Return whether there was an undo step, and all steps succeeded."""
     return invocation.undone > 0 and not invocation.left_over

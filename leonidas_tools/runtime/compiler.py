@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from leonidas_tools.workers.threads import Workers
 
 _LONGEST_WHOLE = 8 * 1024 * 1024
-"""Size limit of a result before a result budget cuts it: it needs more than the beginning."""
+"""Maximum bytes of a result before a result budget cuts it: it needs more than the start."""
 
 
 @record
@@ -65,13 +65,13 @@ class CallPlan:
     settings: ToolConfiguration
     run: Run
     is_read: bool
-    limits: Mapping[str, float]  # as the first event of a call says them
+    limits: Mapping[str, float]  # as in the first event of a call
 
 
 class Compiler:
-    """Compile tools, and keep what their policies share.
+    """Compiles tools, and keeps the state that their policies share.
 
-    `policies` are those of the user; they stand outside all but the loop guard.
+    `policies` are those of the user; only tracing, the loop guard and refusals run outside them.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Compiler:
             resolve=self._resolve,
             has_tool=self._has_tool,
         )
-        # What sessions may do may only be known once a call of theirs has begun.
+        # The policy of a session may be known only after one of its calls has started.
         self._learns_policies = any(getattr(p, "sets_session_policy", False) for p in policies)
         self.engines = Engines(_places(settings))
         self._policies = policy_functions()  # imported before the first call
@@ -104,11 +104,11 @@ class Compiler:
 
     @property
     def settings(self) -> Settings:
-        """Return the settings in force."""
+        """Return the current settings."""
         return self.shared.settings
 
     def apply(self, settings: Settings) -> None:
-        """Put other settings in force for the calls that begin from now on."""
+        """Apply other settings to the calls that start from now on."""
         before = self.shared.settings
         if settings is before:
             return
@@ -122,17 +122,17 @@ class Compiler:
         self.shared.apply(settings)
 
     async def prepare(self) -> None:
-        """Prepare the engines of the tools; what keeps one from it, the first call tells."""
+        """Prepare the engines of the tools; the first call reports an engine that fails."""
         own = ((tool, self.settings.for_tool(tool.name, tool.origin)) for tool in self.registry)
         engines = []
         for name in {runs_on_of(*each) for each in own} - {RunsOn.HERE}:
             with contextlib.suppress(ToolError):
                 engines.append(await self.engines.get(name))
-        for engine in engines:  # all at once, so that a cancellation leaves none of them begun
+        for engine in engines:  # without an await, so that a cancellation leaves none half prepared
             engine.prepare()
 
     def plan(self, call: ToolCall) -> CallPlan:
-        """Return what runs a call: its tool under the settings it is pinned to, compiled once."""
+        """Return the plan of a call: its tool, compiled once under the settings of the call."""
         tool, settings = call.tool, call.settings
         assert tool is not None
         if settings is None:
@@ -156,7 +156,7 @@ class Compiler:
         return _compose(policies, self._attempt(options))
 
     def alone(self, call: ToolCall) -> Run:
-        """Return what runs a call's function once, without the policies around it."""
+        """Return a run of the call's function, once and without the policies around it."""
         tool, settings = call.tool, call.settings
         assert tool is not None
         assert settings is not None
@@ -165,7 +165,7 @@ class Compiler:
         return _compose([*in_process.for_tool(options, self.shared)], self._attempt(options))
 
     def asking(self, call: ToolCall) -> Run:
-        """Return what asks a person about a call, and never runs it by itself."""
+        """Return a run that asks a person about a call, and never runs the call itself."""
         tool, settings = call.tool, call.settings
         assert tool is not None
         assert settings is not None
@@ -177,10 +177,10 @@ class Compiler:
         return _compose(policies, _withdrawn)
 
     def outcome(self, call: ToolCall) -> Run | None:
-        """Return what waits for a call that another process has begun on an engine.
+        """Return a run that waits for a call that another process has started on an engine.
 
-        It is `None` for a tool that runs in its process. What decides whether a call may run is
-        left out: it has begun.
+        Return `None` for a tool that runs in its process. Policies that decide whether a call may
+        run are left out, since the call has already started.
         """
         tool, settings = call.tool, call.settings
         assert tool is not None
@@ -197,7 +197,7 @@ class Compiler:
         return _compose(policies, attempt)
 
     def _function(self, options: EffectiveOptions, max_bytes: int) -> CallFunction:
-        """Return what runs the tool's function: here or on an engine."""
+        """Return a function that runs the tool, here or on an engine."""
         if options.runs_on is not RunsOn.HERE:
             return self._on_engine(options, max_bytes)
         return caller(options.tool, self.workers, max_bytes=max_bytes, collect=options.collect)
@@ -222,7 +222,7 @@ class Compiler:
         tool, settings, on_cancel = options.tool, options.settings, options.on_cancel
         max_bytes = _LONGEST_WHOLE if options.has_result_budget else options.max_result_bytes
         in_thread = runs_in_thread(tool)
-        # A thread goes on when it is stopped: what it does must not be undone before it is done.
+        # A stopped thread continues: its work must not be undone before it has ended.
         can_end = not in_thread or tool.metadata.cpu_bound or options.runs_on is not RunsOn.HERE
         finishes = on_cancel is OnCancel.UNDO and not can_end
         has_secrets = bool(settings.secrets) or tool.redaction.declares
@@ -248,7 +248,7 @@ class Compiler:
         if tool is None:
             return None
         settings = self.settings.for_tool(name, tool.origin)
-        # Its arguments may be presets of the first tool's settings.
+        # The arguments may be presets of the first tool's settings.
         other = replace(
             call,
             name=name,
@@ -263,7 +263,7 @@ class Compiler:
         return other, run, options.may_run_again_after
 
     def _is_guarded(self, call: ToolCall) -> bool:
-        """Return whether the session may have a policy of its own, which may decide anything."""
+        """Return whether the session may have its own policy, which may decide anything."""
         if self._learns_policies:
             return True
         policy = call.session.find(SessionPolicy)
@@ -281,7 +281,7 @@ async def _withdrawn(call: ToolCall) -> ToolResult:
 
 
 def _compose(policies: Sequence[Policy], run: Run) -> Run:
-    """Put policies around `run`, the first outermost."""
+    """Wrap `run` in policies, the first one outermost."""
     for policy in reversed(policies):
         run = _around(policy, run)
     return run

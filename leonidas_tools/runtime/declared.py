@@ -1,4 +1,4 @@
-"""The tools that are declared to a model in a session, and the news when they have changed."""
+"""Declare the tools of a session to a model, and notify of changed declarations."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ logger = visible_logger(__name__)
 Subscribe: TypeAlias = "Callable[[Callable[..., None]], Callable[[], None]]"
 
 _MOST_CHARACTERS = 600
-"""Amount of recent user speech that the choice of tools considers."""
+"""Maximum characters of recent user speech that the choice of tools considers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
-    """The declaration of a tool, in no vendor's form."""
+    """A function declaration, in no vendor's format."""
 
-    tool: AnyTool = field(compare=False)  # another one that is declared alike makes no difference
+    tool: AnyTool = field(compare=False)  # another tool declared alike makes no difference
     name: str
     description: str
     parameters: Any  # without the defaults of secrets
@@ -50,7 +50,7 @@ class Declaration:
 
 
 class DeclaredTools:
-    """Choose the tools of a registry that are declared to a model under the settings.
+    """Chooses the tools of a registry that are declared to a model under the settings.
 
     `update` registers and unregisters on-demand tools; it is called before the registry is read.
 
@@ -79,7 +79,7 @@ class DeclaredTools:
         )
 
     def tools(self, session: ToolSession | None = None) -> list[AnyTool]:
-        """Return the tools that a session is shown: not switched off, not denied in every case."""
+        """Return the tools that are declared in a session: neither disabled nor always denied."""
         self._update()
         settings = self.settings.current
         policy = None if session is None else session.find(SessionPolicy)
@@ -98,7 +98,7 @@ class DeclaredTools:
         return self._shown(allowed, session)
 
     def declarations(self, session: ToolSession | None = None) -> tuple[Declaration, ...]:
-        """Return the declarations; the identical tuple while nothing in it changes."""
+        """Return the declarations, as the identical tuple while nothing in it changes."""
         self._update()
         settings = self.settings.current
         if session is None:
@@ -121,10 +121,10 @@ class DeclaredTools:
     def on_change(
         self, listener: Callable[[], None], session: ToolSession | None = None
     ) -> Callable[[], None]:
-        """Call back on the running event loop each time the declarations have changed.
+        """Call a listener on the running event loop each time the declarations have changed.
 
-        The listener is called once for all changes of one turn of the loop, in whatever thread they
-        were made; what it raises is logged. Return a function that ends the subscription.
+        The listener is called once for all changes in one iteration of the loop, made in any
+        thread; its exceptions are logged. Return a function that unsubscribes.
 
         Raises:
             RuntimeError: No event loop is running.
@@ -135,7 +135,7 @@ class DeclaredTools:
         return ChangeSubscription(partial(self.declarations, session), listener, sources).end
 
     def _made_for_all(self) -> tuple[Declaration, ...]:
-        # Read first: what changes while they are made counts as changed afterwards.
+        # Read first: a change in the meantime counts as a later change.
         made_of = (self.registry.generation, self.settings.current)
         if made_of != self._made_of:
             made = self._declare(self.tools(), self.settings.current)
@@ -160,7 +160,7 @@ class DeclaredTools:
         )
 
     def _reasons(self, session: ToolSession) -> Hashable:
-        """Return what makes the choice for a session differ from that for any; `None` if none."""
+        """Return the inputs of a choice that differs from the usual one; `None` if it does not."""
         most = self._most()
         if most is None or len(self.registry) <= most:
             return None
@@ -168,11 +168,11 @@ class DeclaredTools:
         return (found, said) if found or said else None
 
     def _shown(self, tools: list[AnyTool], session: ToolSession | None) -> list[AnyTool]:
-        """Return the tools that are shown: all, unless the settings limit their number.
+        """Return the tools that are declared: all, unless the settings limit their number.
 
-        Tools that are always shown do not count. The others are ordered by how lately the session
-        found them, by the application's preference, by how well they fit what the user has said
-        lately, and then by their order.
+        Tools that are always declared do not count. The others are sorted by these keys: last found
+        by the session, preferred by the application, relevance to the user's recent speech, and
+        original order.
         """
         show, most = self.settings.current.policies.show, self._most()
         if show is None or most is None:
@@ -186,7 +186,7 @@ class DeclaredTools:
         return [tool for tool in tools if tool.name in shown]
 
     def _fitting(self, session: ToolSession | None) -> list[str]:
-        """Return the tools that fit what was said in a session, the best first."""
+        """Return the tools that are relevant to the speech in a session, the best first."""
         said = _said_in(session)
         if not said:
             return []
@@ -201,7 +201,7 @@ class DeclaredTools:
         return " ".join(either(said.tags, own.tags)), either(said.description, own.description)
 
     def _most(self) -> int | None:
-        """Return how many tools are shown; `None` for all."""
+        """Return the maximum number of declared tools; `None` for no limit."""
         show = self.settings.current.policies.show
         return None if show is None else show.most or None
 
@@ -212,9 +212,9 @@ class DeclaredTools:
 
 
 class ChangeSubscription:
-    """Tells one listener, on its event loop, when what `look` returns has become different.
+    """Notifies one listener, on its event loop, when the return value of `look` has changed.
 
-    `sources` subscribe a function to what may change it, in any thread.
+    `sources` subscribe a function to possible changes, which may come from any thread.
     """
 
     def __init__(
@@ -233,12 +233,12 @@ class ChangeSubscription:
         self._sources = [subscribe(self._stir) for subscribe in sources]
 
     def end(self) -> None:
-        """End the subscription."""
+        """Unsubscribe."""
         while self._sources:
             self._sources.pop()()
 
     def _stir(self, *_: object) -> None:
-        """Compare in the loop's next turn, once for all changes; callable from any thread."""
+        """Compare once for all changes, in the loop's next iteration; callable from any thread."""
         if not self._stirred:
             self._stirred = True
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -263,6 +263,6 @@ def _found_in(session: ToolSession | None) -> tuple[str, ...]:
 
 
 def _said_in(session: ToolSession | None) -> str:
-    """Return what the user has said lately in a session."""
+    """Return the recent speech of the user in a session."""
     transcript = None if session is None else session.find(Transcript)
     return "" if transcript is None else transcript.said_lately(_MOST_CHARACTERS)

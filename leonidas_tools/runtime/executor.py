@@ -1,4 +1,4 @@
-"""Runs calls: each in a task of its own, all of them through here."""
+"""Run calls, each in its own task; all calls pass through the executor."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _DECIDABLE = frozenset(
         ResultStatus.CANCELLED,
     }
 )
-"""Outcomes after which a person may retry the call or go on without it."""
+"""Statuses after which a person may retry or skip the call."""
 _MOST_FAILURES = 64
 
 
@@ -73,23 +73,23 @@ class _Failure:
 
 
 class _Failures:
-    """The last calls of a session that have failed and were not decided about, by trace id."""
+    """The last failed calls of a session, by trace id, until a person decides about them."""
 
     def __init__(self) -> None:
         self.calls: OrderedDict[str, _Failure] = OrderedDict()
 
     def keep(self, failure: _Failure) -> None:
-        """Keep a failure; drop the oldest if there are too many."""
+        """Keep a failure, and drop the oldest one if there are too many."""
         self.calls[failure.call.trace_id] = failure
         if len(self.calls) > _MOST_FAILURES:
             self.calls.popitem(last=False)
 
 
 class Executor:
-    """Runs calls: every call of any stream or caller passes through here and only here.
+    """Runs the calls of all streams and callers.
 
     Without `approval`, the answer to a question comes later, by voice or by `Approvals.decide`.
-    `save` changes the settings file, where "always" is kept.
+    `save` stores an "always" in the settings file.
 
     Example:
         >>> from leonidas_tools.tools.registry import ToolRegistry
@@ -116,7 +116,7 @@ class Executor:
         limits = settings.policies
         self.registry = registry
         self.host: object = None
-        """Runtime of this executor, which a tool that works with other tools finds by its call."""
+        """The runtime of this executor; a tool that uses other tools finds it by its call."""
         self.sinks = tuple(sinks)
         self.workers = Workers(threads=limits.threads, processes=limits.processes)
         self._compiler = Compiler(
@@ -133,12 +133,12 @@ class Executor:
 
     @property
     def settings(self) -> Settings:
-        """Return the settings of the calls that begin now."""
+        """Return the settings of the calls that start now."""
         return self._compiler.settings
 
     @property
     def cache(self) -> ResultCache:
-        """Return the results of reads that may be used again."""
+        """Return the cache of the results of reads."""
         return self._compiler.shared.cache
 
     @property
@@ -148,7 +148,7 @@ class Executor:
         return {name: breaker.state.value for name, breaker in breakers.items()}
 
     def apply(self, settings: Settings) -> None:
-        """Put other settings in force for the calls that begin from now on."""
+        """Apply other settings to the calls that start from now on."""
         self._compiler.apply(settings)
 
     def start(
@@ -158,7 +158,7 @@ class Executor:
         sinks: tuple[Sink, ...] = (),
         run: Run | None = None,
     ) -> Invocation:
-        """Begin a call in a task of its own; `run` takes the place of what runs its tool."""
+        """Start a call in its own task; `run` replaces the run of its tool."""
         sinks = sinks or self.sinks
         made, refusal = call, None
         settings = self._compiler.settings
@@ -189,7 +189,7 @@ class Executor:
     def settle(
         self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()
     ) -> ToolResult:
-        """End a call that has not begun: unknown, or switched off; returns what it is told."""
+        """End a call that did not start (unknown or disabled tool), and return its result."""
         result = self.reworded(self._judged(call, result))
         call, _ = self._bounded(call)
         event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
@@ -198,19 +198,19 @@ class Executor:
         return result
 
     def _judged(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Return the result of a call that does not begin, or what the loop guard makes of it."""
+        """Return the result of a call that did not start, or the one of the loop guard."""
         guard = loop_guard.for_session(self._compiler.shared)
         if guard is None:
             return result
         if are_too_large(call.arguments, self.settings.policies.max_argument_bytes):
-            # They are compared by their gist: they are not kept, and comparing them takes long.
+            # Large arguments are compared by a hash: they are not kept, and comparing them is slow.
             call = call.with_arguments({"gist": gist_of(call.arguments)})
         return guard.judge(call, result)
 
     def _bounded(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
         """Return a call, without its arguments and with its refusal if they are too large.
 
-        All that looks at arguments does so on the event loop: policies, rules, and every sink.
+        Policies, rules and sinks process arguments on the event loop, so their size is limited.
         """
         max_bytes = self.settings.policies.max_argument_bytes
         if not are_too_large(call.arguments, max_bytes):
@@ -218,7 +218,7 @@ class Executor:
         return call.with_arguments({}), too_large(call.name, max_bytes)
 
     def unknown(self, call: ToolCall) -> ToolResult:
-        """Return the result of a call of a tool that is not there, with the closest names."""
+        """Return the result of a call of an unknown tool, with the closest names."""
         closest = self.registry.suggestions(call.name)
         expected = self.registry.not_yet(call.name)
         if expected is not None:
@@ -232,7 +232,7 @@ class Executor:
         )
 
     def may_be_once(self, tool: AnyTool, settings: ToolConfiguration) -> bool:
-        """Return whether a call has an effect that happens once: of its tool, or of a fallback."""
+        """Return whether a call or its fallbacks have an effect that must not happen twice."""
         if effect_of(tool, settings) is ToolEffect.ONCE:
             return True
         fallbacks = either(settings.fallback_tools, tool.metadata.fallback_tools)
@@ -243,9 +243,9 @@ class Executor:
         )
 
     def similar(self, call: ToolCall) -> ToolCall | None:
-        """Return a call of an unknown tool as a call of the one it can only mean, if it may run.
+        """Return a call of an unknown tool as a call of its clearly closest tool, if it may run.
 
-        Only a tool that changes nothing: what has a side effect is never guessed.
+        Only a tool that changes nothing may run so: a tool with a side effect is never guessed.
         """
         policies = self.settings.policies
         if (
@@ -277,12 +277,12 @@ class Executor:
         )
 
     def reworded(self, result: ToolResult) -> ToolResult:
-        """Return a result in the words of the current settings."""
+        """Return a result with the texts of the current settings."""
         wording = self.settings.wording
         return result if wording is None else result.reworded(wording)
 
     def renewed(self, call: ToolCall, arguments: Mapping[str, Any]) -> ToolCall:
-        """Return the call as a new one, with the current tool and settings."""
+        """Return the call with a new number, and with the current tool and settings."""
         tool = self.registry.get(call.name)
         return replace(
             call,
@@ -295,13 +295,13 @@ class Executor:
     def cancel(
         self, call_id: str, *, session: ToolSession | None = None
     ) -> asyncio.Future[ToolResult]:
-        """Stop a call because a person wants it stopped: its work ends, and it is answered once.
+        """Stop a call by a person's decision; its result is sent once.
 
-        Also a call is stopped whose side effect happens once; the answer says where it is not
-        known whether it took effect. Calls that its tool has made are stopped with it. A thread
-        cannot be stopped: its tool sees `ctx.cancelled`, and what it returns is dropped.
+        A call whose side effect must not happen twice is stopped too; the result states if it is
+        unknown whether it took effect. Calls that its tool has made are stopped with it. A thread
+        cannot be stopped: its tool can check `ctx.cancelled`, and its return value is dropped.
 
-        The awaitable gives the answer of the call; it need not be awaited.
+        The returned future has the result of the call; it need not be awaited.
 
         Raises:
             ToolError: No such call runs, or several do.
@@ -311,19 +311,19 @@ class Executor:
     def retry(
         self, call_id: str, *, session: ToolSession | None = None
     ) -> asyncio.Future[ToolResult]:
-        """Run a call that failed once more, because a person has decided so.
+        """Retry a failed call by a person's decision.
 
-        It runs under all policies, with the current settings, also where its side effect
-        happens once. A decision counts for one run; if that fails too, a person may decide again.
-        The model is told the new outcome, as one of a call that was answered before.
+        The call runs under all policies, with the current settings, even if its side effect must
+        not happen twice. A decision applies to one run; if that fails, a person may decide again.
+        The model receives the new result as one of a call that already has a result.
 
-        The awaitable gives the result of the new run; it need not be awaited.
+        The returned future has the result of the new run; it need not be awaited.
 
         Raises:
-            ToolError: No such call has failed, or it was decided already, or several match.
+            ToolError: No such call has failed, a person has already decided, or several match.
         """
         failed = self._take_failure(call_id, session)
-        # What ran unasked was allowed to run once: the rules ask again where they ask.
+        # A call that ran without a question was allowed once: the rules may ask again.
         renewed = self.renewed(failed.call, failed.call.arguments)
         call = replace(renewed, autonomous=False, retried=True)
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
@@ -351,9 +351,9 @@ class Executor:
     def skip(
         self, call_id: str, *, session: ToolSession | None = None
     ) -> asyncio.Future[ToolResult]:
-        """Go on without a call, because a person has decided so; one that runs is stopped.
+        """Skip a call by a person's decision; stop the call if it runs.
 
-        The awaitable gives what the model is told; it need not be awaited.
+        The returned future has the result for the model; it need not be awaited.
 
         Raises:
             ToolError: No such call runs or has failed, or several match.
@@ -379,7 +379,7 @@ class Executor:
         return [each for each in self._under_way if not each.ended]
 
     def _keep_failure(self, invocation: Invocation, result: ToolResult) -> None:
-        """Keep a call that has failed, for a person to decide about."""
+        """Keep a failed call, so that a person can decide about it."""
         call = invocation.call
         if result.status not in _DECIDABLE or not invocation.wanted or invocation.outer is not None:
             return
@@ -397,7 +397,7 @@ class Executor:
         return [(f.call, f.result) for one in sessions for f in one.get(_Failures).calls.values()]
 
     def _take_failure(self, call_id: str, session: ToolSession | None) -> _Failure:
-        """Return the failed call of that id, which can be decided about once."""
+        """Remove and return the failed call with this id: a person can decide only once."""
         sessions = tuple(self._sessions_with_failures) if session is None else (session,)
         known = [each for one in sessions for each in one.get(_Failures).calls.values()]
         found = [each for each in known if _is_named(each.call, call_id, session)]
@@ -422,13 +422,13 @@ class Executor:
         return answer
 
     def _tell_late(self, call: ToolCall, result: ToolResult) -> None:
-        """Tell the model of the session, if there is one, the new outcome of a call."""
+        """Send the new result of a call to the model of its session, if there is one."""
         desk = call.session.find(Approvals)
         if desk is not None:
             desk.tell(call, self.reworded(result))
 
     def _running(self, call_id: str, session: ToolSession | None) -> Invocation:
-        """Return the call that runs under this id."""
+        """Return the running call with this id."""
         running = [e for e in self._open_calls() if session in (None, e.call.session)]
         found = [each for each in running if _is_named(each.call, call_id, session)]
         if len(found) == 1:
@@ -445,7 +445,7 @@ class Executor:
     async def ask_again(self, call: ToolCall, approval_id: str, digest: str) -> ToolResult:
         """Ask a person about a call that another process has asked about, without running it.
 
-        The question has the id that it had there; a call of another hash is not asked about.
+        The question keeps the id that it had there; a call of another hash is not asked about.
         """
         desk = call.session.get(Approvals)
         desk.expect(call.number, approval_id, digest)
@@ -457,7 +457,7 @@ class Executor:
     async def run(
         self, call: ToolCall, sinks: tuple[Sink, ...] = (), run: Run | None = None
     ) -> ToolResult:
-        """Run one call to its end; cancelling this cancels the call."""
+        """Run one call to its end; cancellation cancels the call."""
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 
         def on_end(_: Invocation, result: ToolResult) -> None:
@@ -472,15 +472,15 @@ class Executor:
             raise
 
     def outcome(self, call: ToolCall) -> Run | None:
-        """Return what waits for a call that another process has begun; `None` if nothing does."""
+        """Return a run that waits for a call of another process; `None` if the tool ran there."""
         return self._compiler.outcome(call)
 
     async def run_alone(
         self, call: ToolCall, sinks: tuple[Sink, ...] = (), *, run: Run | None = None
     ) -> ToolResult:
-        """Run a call's tool once, without its policies, which ran where the call was made.
+        """Run a call's tool once, without its policies, which ran in the calling process.
 
-        Cancelling this stops the tool; it returns the result of one that has been faster.
+        Cancellation stops the tool, or returns its result if the tool succeeded first.
         """
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 
@@ -505,8 +505,8 @@ class Executor:
     ) -> list[ToolResult]:
         """Run the calls of one turn, and return their results in the order of the calls.
 
-        Reads run side by side. A call that changes something waits for all before it, and all after
-        it wait for it, in any lane. Cancelling this cancels the calls.
+        Reads run concurrently. A call that changes something waits for all calls before it, and all
+        calls after it wait for it, in any lane. Cancellation cancels the calls.
         """
         if concurrency < 1:
             raise ValueError(f"concurrency is how many calls may run at once, not {concurrency!r}")
@@ -535,11 +535,11 @@ class Executor:
 
     @property
     def loop_lag_seconds(self) -> float | None:
-        """Return the longest time the event loop was held while calls ran."""
+        """Return the longest time in seconds that the event loop was blocked while calls ran."""
         return self._loop_watch.longest_lag_seconds if self._loop_watch is not None else None
 
     async def __aenter__(self) -> Self:
-        """Hold threads and processes, and watch the loop, until the last user leaves."""
+        """Prepare engines and worker processes, and watch the loop, until the last user exits."""
         if not self._users:
             await self._compiler.prepare()
         self._users += 1
@@ -551,17 +551,17 @@ class Executor:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Let go; the last user ends the calls that still run."""
+        """Remove a user; after the last one, stop the running calls and the workers."""
         self._users -= 1
         if not self._users:
             await self._close()
 
     def with_sinks(self, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
-        """Return the executor's sinks and these, each once."""
+        """Return the executor's sinks and these, without duplicates."""
         return self.sinks + tuple(sink for sink in sinks if sink not in self.sinks)
 
     def _by_voice(self) -> bool:
-        """Return whether the model can put a question to the user, and tell the answer."""
+        """Return whether the model can ask the user a question, and report the answer."""
         tool = self.registry.get(CONFIRM)
         return tool is not None and tool.metadata.answers_questions
 
@@ -579,7 +579,7 @@ class Executor:
 
 
 async def _in_place(call: ToolCall, *, run: Run) -> ToolResult:
-    """Run a call in place of one whose tool does not exist, and say so."""
+    """Run a call in place of a call of an unknown tool, and add a message about it."""
     data = {"strategy": "similar_tool", "error": "unknown_tool", "to": call.name}
     current().emit(EventKind.FALLBACK, **data)
     result = await run(call)
@@ -592,20 +592,20 @@ async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:
 
 
 def _accepts(tool: AnyTool, arguments: Mapping[str, Any]) -> bool:
-    """Return whether the tool's schema names all the arguments and accepts them as they are."""
+    """Return whether the tool's schema names all the arguments and accepts them unchanged."""
     parameters = tool.metadata.parameters
     if not arguments.keys() <= parameters.get("properties", {}).keys():
         return False
     validate = ArgumentValidator(parameters)
     try:
-        validate(arguments)  # refuses what would take too long to check
+        validate(arguments)  # raises if the validation would take too long
         return validate.is_valid(arguments)
     except ToolValidationError:
         return False
 
 
 def _is_named(call: ToolCall, call_id: str, session: ToolSession | None) -> bool:
-    """Return whether an id is that of a call, in this session or in any."""
+    """Return whether an id belongs to a call, in this session or in any."""
     return call_id in (call.id, call.trace_id) and session in (None, call.session)
 
 

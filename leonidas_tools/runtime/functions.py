@@ -7,8 +7,10 @@ import functools
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals.session_policy import user_of
@@ -34,7 +36,7 @@ CallFunction: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any
 
 _PLAIN = frozenset({str, dict, list, int, float, bool, type(None)})
 _MOST_ITEMS = 100_000
-"""More would be cut from an answer anyway, and an iterator may never end."""
+"""Maximum items read from an iterator, which may never end; a result would be cut anyway."""
 
 
 def caller(
@@ -44,7 +46,7 @@ def caller(
     max_bytes: int,
     collect: bool = False,
 ) -> CallFunction:
-    """Return how to run the function of a tool in this process or a child of it, decided once."""
+    """Return a function that runs a tool in this process or in one of its child processes."""
     collected = partial(Collected, max_bytes) if collect else LastValue
     function, bind = tool.function, _binder(tool)
     match kind_of(function):
@@ -84,9 +86,9 @@ _BRANCHES = frozenset({list, dict})
 
 
 def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments whose lists and objects a tool may change; the call keeps its own."""
+    """Return a copy of arguments, whose lists and dicts a tool may change."""
     copied = dict(arguments)
-    if _BRANCHES.isdisjoint(map(type, copied.values())):  # as most are
+    if _BRANCHES.isdisjoint(map(type, copied.values())):  # the usual case
         return copied
     parts: list[Any] = [copied]
     while parts:
@@ -101,7 +103,8 @@ def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _calling(function: Callable[..., Any], bind: Bind) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
-        return await function(*args, **kwargs)
+        value = await function(*args, **kwargs)
+        return await _all_of(value) if type(value) is AsyncGeneratorType else value
 
     return run
 
@@ -110,13 +113,27 @@ def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Worker
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         value = await workers.in_thread(_call, function, args, kwargs)
-        return await value.value if type(value) is _Awaitable else value
+        if type(value) is _Awaitable:
+            value = await value.value
+        return await _all_of(value) if type(value) is AsyncGeneratorType else value
 
     return run
 
 
+async def _all_of(values: AsyncGeneratorType[Any, Any]) -> list[Any]:
+    """Return what an async generator yields that a function has returned."""
+    found: list[Any] = []
+    async with aclosing(values):
+        async for value in values:
+            found.append(value)
+            if len(found) == _MOST_ITEMS:
+                break
+            await asyncio.sleep(0)  # it may never wait by itself
+    return found
+
+
 def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Call a function, and in the same thread goes through the iterator it may return."""
+    """Call a function, and read the iterator that it may return in the same thread."""
     value = function(*args, **kwargs)
     if type(value) in _PLAIN:
         return value
@@ -127,9 +144,9 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class _Awaitable:
-    """An awaitable that a function returned, to be awaited on the loop.
+    """An awaitable that a function returned, to be awaited on the event loop.
 
-    To ask that of a value may run code of its own, so the thread asks.
+    The check for an awaitable may run the value's own code, so it runs in the thread.
     """
 
     value: Awaitable[Any]
@@ -138,7 +155,7 @@ class _Awaitable:
 def _calling_in_process(bind: Bind, max_bytes: int) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
-        # More than fits: the end of what comes back is cut once more, after it has been masked.
+        # Twice the limit: the value is cut again after its secrets are masked.
         room = max_bytes * 2
         try:
             return await leased.get().call(args, kwargs, tool=call.name, room=room)
@@ -149,10 +166,10 @@ def _calling_in_process(bind: Bind, max_bytes: int) -> CallFunction:
 
 
 def code_of(tool: Tool[..., Any], *, collect: bool, resources: Mapping[str, float]) -> Code:
-    """Return the function of a tool for an engine, which gives it a context of its own."""
+    """Return the code of a tool for an engine, which passes its own context to the tool."""
     bind = _binder(tool, inject=False)
     return Code(
-        # Found at the first call: its module may not have been complete when it was compiled.
+        # Resolved at the first call: the module may not be fully imported at compile time.
         target=functools.cache(partial(target_of, tool.function)),
         bind=lambda call: bind(call, None),
         context=tool.signature.context_parameter,
@@ -169,7 +186,7 @@ def on_engine(
     *,
     is_begun: bool = False,
 ) -> CallFunction:
-    """Return how to run the function of a tool on an engine, or to wait where it runs already."""
+    """Return a function that runs a tool on an engine, or waits for its running call there."""
     tells = takes_context(tool)
 
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
@@ -203,17 +220,17 @@ class LastValue:
 
     __slots__ = ("last",)
     measures = False
-    """True if it looks into the values, which may take long or run code of their own."""
+    """True if `take` measures the values, which may take long or run their own code."""
 
     def __init__(self) -> None:
         self.last: Any = None
 
     def take(self, value: Any) -> None:
-        """Take in the next value."""
+        """Record the next value."""
         self.last = value
 
     def result(self) -> Any:
-        """Return what the tool has given."""
+        """Return the result of the tool."""
         return self.last
 
 
@@ -230,7 +247,7 @@ class Collected(LastValue):
         self._values: list[Any] = []
 
     def take(self, value: Any) -> None:
-        """Take in the next value; it is measured only, since masking comes before cutting."""
+        """Record the next value, and only measure it, since masking comes before cutting."""
         self.last = value
         self._count += 1
         if self._room > 0:
@@ -238,7 +255,7 @@ class Collected(LastValue):
             self._room -= _length(value, self._room)
 
     def result(self) -> Any:
-        """Return the list, and say where it is not whole."""
+        """Return the list of values, with a message if values are missing."""
         kept = len(self._values)
         if kept == self._count:
             return self._values
@@ -247,11 +264,11 @@ class Collected(LastValue):
 
 
 def _length(value: Any, room: int) -> int:
-    """Return the approximate length of a value as JSON; beyond the limit if it has none."""
+    """Return the approximate length of a value as JSON; 1 if it has no JSON form."""
     try:
         shown, cut = plain(value, room)
     except NotPlainError:
-        return 1  # the result says what is wrong with it
+        return 1  # the result reports the problem
     return room if cut else length(shown) + 1
 
 
@@ -274,7 +291,7 @@ def _streaming(
                         await workers.in_thread(_tell, context, values.last)
                     else:
                         _tell(context, values.last)
-                        await asyncio.sleep(0)  # it may never wait by itself
+                        await asyncio.sleep(0)  # the generator may never wait by itself
                 first = False
                 if values.measures and is_long(value):
                     await workers.in_thread(values.take, value)
@@ -309,7 +326,7 @@ def _drain(
     context: ToolContext,
     values: LastValue,
 ) -> Any:
-    """Run a generator to its end, or until it is not wanted; return its values."""
+    """Run a generator to its end or until the call is cancelled, and return its result."""
     stream = function(*args, **kwargs)
     for number, value in enumerate(stream):
         if context.cancelled:
@@ -323,12 +340,12 @@ def _drain(
 
 
 def _tell(context: ToolContext, value: Any) -> None:
-    """Report a value that a generator has yielded before its last."""
+    """Report a value that a generator yielded before its last."""
     context.progress(**{"message" if issubclass(type(value), str) else "value": value})
 
 
 def undoing(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:
-    """Return what takes back a call of the tool, given the same arguments, if there is anything."""
+    """Return a function that undoes a call of the tool, given its arguments, if there is one."""
     undo = tool.undo
     if undo is None:
         return None
@@ -342,7 +359,7 @@ def undoing(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:
 
 
 def runs_in_thread(tool: Tool[..., Any]) -> bool:
-    """Return whether the tool's code is made for a thread, and would hold the loop."""
+    """Return whether the tool's code needs a thread, since it would block the event loop."""
     return kind_of(tool.function) in ("sync", "generator")
 
 

@@ -1,4 +1,4 @@
-"""Go on in a conversation with the calls and questions that its last process has left."""
+"""Resume the calls and questions that the last process of a conversation has left open."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _LOOKS_SECONDS = (0.0, 3.0, 45.0)
-"""Waits before each look: it may take a while until a dead process is known to be dead."""
+"""Seconds to wait before each check: it may take a while to detect a dead process."""
 _ASKS_SECONDS = (0.0, 0.5, 2.5)
-"""Waits before each look for questions: a process may write the last one a moment later."""
+"""Seconds to wait before each check for questions: a process may write the last one late."""
 
 
 class _Seen:
-    """The interrupted calls of a session that are waited for, or were told."""
+    """The interrupted calls of a session that are awaited or were reported."""
 
     def __init__(self) -> None:
         self.ids = set[str]()
@@ -37,9 +37,9 @@ class _Seen:
 
 @asynccontextmanager
 async def telling_interrupted_calls(runtime: ToolRuntime) -> AsyncIterator[None]:
-    """Tell each conversation that begins what has become of its interrupted calls.
+    """Report the results of interrupted calls to each conversation that begins.
 
-    What was asked in it where it was before is asked again.
+    The questions that its last process left open are asked again.
     """
     store, tasks = runtime.store, set[asyncio.Task[None]]()
     if store is None or not store.settings.durable:
@@ -82,7 +82,7 @@ async def _look(runtime: ToolRuntime, store: Store, session: ToolSession) -> Non
 
 
 async def _ask_again(runtime: ToolRuntime, store: Store, session: ToolSession) -> None:
-    """Ask again what nobody has answered where the conversation was before."""
+    """Ask the questions again that were not answered in the last process."""
     desk, seen = session.get(Approvals), set[str]()
     for wait_seconds in _ASKS_SECONDS:
         await asyncio.sleep(wait_seconds)
@@ -95,7 +95,7 @@ async def _ask_again(runtime: ToolRuntime, store: Store, session: ToolSession) -
             continue
         for each in left:
             if each.id in seen or desk.with_hash(each.digest) or desk.was_answered(each.digest):
-                continue  # also where the model has made the call again
+                continue  # also if the model has made the call again
             seen.add(each.id)
             call, result = await runtime.ask_again(
                 each.tool,
@@ -119,7 +119,7 @@ async def _tell(
     if result.status is not ResultStatus.UNKNOWN_OUTCOME:
         try:
             if not await store.store_outcome(before, call, result):
-                return  # the model has made the call again, and was answered
+                return  # the model has made the call again, and has the result
         except StoreError as error:
             logger.warning("The end of a call cannot be written: %s", error)
             return

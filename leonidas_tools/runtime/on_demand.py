@@ -23,15 +23,15 @@ logger = visible_logger(__name__)
 
 
 class OnDemandTools:
-    """Register each of these tools while it is needed, and unregister it afterwards.
+    """Registers each of these tools while it is needed, and unregisters it afterwards.
 
-    - `confirm_action`: while a rule or an MCP server may ask, if the model asks by voice; once a
-      session's own rule has asked, for good.
+    - `confirm_action`: while a rule or an MCP server may ask, if the model asks by voice;
+      permanently, once a session's own rule has asked.
     - `answer_question`: while an MCP server may ask, likewise. No server announces whether it will
-      (`elicitation`), and some models take other tools only with another connection, which may not
-      know the question. So both tools are declared from the start, for 1,500 characters.
+      ask (`elicitation`). Some models accept other tools only in a new connection, which may not
+      know the question. So both tools are declared from the start, at a cost of 1,500 characters.
     - `read_result`: while a tool offloads large results.
-    - `find_tools`: while only some of the tools are shown to the model.
+    - `find_tools`: while only some of the tools are declared to the model.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class OnDemandTools:
         self._updated_for: tuple[int, Settings] | None = None
 
     def update(self) -> None:
-        """Register and unregister; this is cheap where nothing has changed."""
+        """Register and unregister the tools; this is cheap if nothing has changed."""
         settings = self._settings.current
         if self._updated_for == (self._registry.generation, settings):
             return
@@ -61,8 +61,8 @@ class OnDemandTools:
         self._updated_for = (self._registry.generation, settings)
 
     async def ask_by_voice(self, request: ApprovalRequest) -> None:
-        """Make sure that the model can report the answer, which comes later, by a tool."""
-        # A rule of a session asks, which `update` does not know, or a new tool.
+        """Register the tools with which the model reports the answer, which comes later."""
+        # `update` knows neither the rules of a session nor a new tool.
         answering = (
             (confirm_action,) if request.schema is None else (confirm_action, answer_question)
         )
@@ -105,7 +105,7 @@ class OnDemandTools:
         )
 
     def _untrusted_may_ask(self) -> bool:
-        """Return whether a call may be asked about after a tool with untrusted results."""
+        """Return whether a call may need approval after a tool with untrusted results."""
         settings = self._settings.current
         named = [(tool, settings.for_tool(tool.name, tool.origin)) for tool in self._registry]
         return any(either(own.untrusted, tool.metadata.untrusted) for tool, own in named) and any(

@@ -1,4 +1,4 @@
-"""`ToolRuntime`: tools with all that their calls need, in no framework's form."""
+"""`ToolRuntime`: tools and everything that their calls need, independent of a framework."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from leonidas_tools.runtime.on_demand import OnDemandTools
 from leonidas_tools.runtime.store_binding import StoreBinding
 from leonidas_tools.runtime.toolboxes import Toolboxes
 from leonidas_tools.session.notices import Notices
-from leonidas_tools.settings.check import check_against
+from leonidas_tools.settings.check import check_against, without_description
 from leonidas_tools.settings.problem import Finding
 from leonidas_tools.settings.watch import WatchedSettings
 from leonidas_tools.toolboxes import action, speech
@@ -54,7 +54,7 @@ logger = visible_logger(__name__)
 
 
 class FunctionCallLike(Protocol):
-    """A function call as google-genai has it: an object with `name`, `args` and `id`."""
+    """A function call as in google-genai: an object with `name`, `args` and `id`."""
 
     name: str | None
     args: dict[str, Any] | None
@@ -63,28 +63,28 @@ class FunctionCallLike(Protocol):
 
 _Pair: TypeAlias = tuple[str, Mapping[str, Any] | str | None]
 TurnCall: TypeAlias = _Pair | Mapping[str, Any] | FunctionCallLike
-"""A call of a turn, in the forms that models give it."""
+"""A call of a turn, in the forms that model APIs use."""
 
 
 class ToolRuntime:
-    """Run tools under policies, for any number of sessions and callers.
+    """Runs tools under policies, for any number of sessions and callers.
 
-    It has the registry, the settings, the executor, the events, the store, the MCP servers and the
-    toolboxes. `async with` opens what they need: the watcher of the file, the servers, threads; it
-    may be entered any number of times. `AdvancedToolProcessor` runs it on genai-processors streams.
+    The runtime has the registry, the settings, the executor, the events, the store, the MCP servers
+    and the toolboxes. `async with` starts the file watcher, the servers and the threads; it may be
+    entered any number of times. `AdvancedToolProcessor` runs it on genai-processors streams.
 
     Args:
         tools: Tools and functions.
-        config: A YAML file, which is watched; a mapping, or settings. `None` stands for defaults.
-        registry: Tools that are registered already.
-        builtin_tools: Whether the agent's own tools (think, set_speech_rate, …) are there too.
-        policies: Policies of the user, put around every call outside all others.
-        approval: Asks a person where the rules say so; by default the model asks, by voice.
-        asks: Answers what MCP servers ask of a model.
+        config: A YAML file, which is watched; a mapping, or settings. `None` for the defaults.
+        registry: A registry, which may already contain tools.
+        builtin_tools: Whether to add the agent's own tools (think, set_speech_rate, …).
+        policies: Your policies; only tracing, the loop guard and refusals run outside them.
+        approval: Asks a person if a rule requires it; by default the model asks, by voice.
+        asks: Answers the requests of MCP servers to a model.
 
     Raises:
-        ConfigurationError: The settings are wrong.
-        RegistryError: A tool is.
+        ConfigurationError: The settings are invalid.
+        RegistryError: A tool is invalid.
         TypeError: An argument is of a wrong type.
 
     Example:
@@ -113,8 +113,8 @@ class ToolRuntime:
         _check_types(policies, approval)
         self.registry = ToolRegistry() if registry is None else registry
         self.session = ToolSession("direct")
-        """The session of calls that are made by `execute` and name no other."""
-        # A program makes them, which may poll; the loop guard stops models.
+        """The session of calls by `execute` without a session."""
+        # Programs make these calls, and may poll; the loop guard is for models.
         self.session.get(LoopHistory).limits = LoopLimits(warn_at=0, refuse_at=0)
         self._stored = StoreBinding(self.settings.current.store)
         self.monitor = Monitor(vitals=self._vitals())
@@ -136,12 +136,13 @@ class ToolRuntime:
         self.mcp_servers = MCPServers(self.registry, servers, asks, tell)
         self._opened = RefCountedResource(self._open)
         self.notices = Notices()
-        """The conversations that run now, to be told what happens beside their calls."""
+        """The running conversations, which receive notices beside the results of their calls."""
         self._toolboxes = Toolboxes(self.registry, self.settings)
         for problem in self._apply(self.settings.current):
             raise problem
         on_demand.update()
         self._warned: set[Finding] = set()
+        self._undescribed: set[str] = set()
         self._warn()
 
     async def execute(
@@ -156,14 +157,14 @@ class ToolRuntime:
         """Run one call, and return its result.
 
         Args:
-            name: The tool's own name, or one it is declared with.
-            arguments: By parameter name, or a JSON text of that.
-            session: The session it belongs to. Without one, a program makes the call, and the
-                loop guard does not count it; inside a call, it belongs to the session of that.
-            call_id: An id for the call, for logs and events. With `store.durable`, a call that
-                happens only once does not run again under an id that its session has used for it.
-            autonomous: Whether this one call runs as in a session of that mode: what
-                `requires_approval` does not ask. Rules of yours and `read_only` still apply.
+            name: The tool's own name, or its declared name.
+            arguments: The arguments by parameter name, or as a JSON text.
+            session: The session of the call; by default the outer call's, else `runtime.session`.
+                The loop guard ignores a call without a session.
+            call_id: The id of the call, for logs and events. With `store.durable`, a call that must
+                not happen twice does not run again under an id that its session has used for it.
+            autonomous: Whether this call runs as in a session of that mode, without questions of
+                `requires_approval`. Your own rules and `read_only` still apply.
         """
         call, refusal = self._made(name, arguments, session, call_id)
         if autonomous:
@@ -178,7 +179,7 @@ class ToolRuntime:
         return await self.executor.run(call)
 
     def session_around(self) -> ToolSession | None:
-        """Return the session of the call of this runtime inside which this runs, if any."""
+        """Return the session of the innermost running call of this runtime, if there is one."""
         around = innermost()
         while around is not None and around.host is not self:
             around = around.outer
@@ -187,12 +188,12 @@ class ToolRuntime:
     def meant(
         self, name: str, arguments: Mapping[str, Any], *, session: ToolSession | None = None
     ) -> AnyTool | None:
-        """Return the tool that a call would run, also one that stands in; `None` if unknown.
+        """Return the tool that a call would run, even a similar one; `None` if there is none.
 
         Args:
             name: The name in the call.
             arguments: The arguments of the call.
-            session: The session it belongs to.
+            session: The session of the call.
         """
         tool = self.registry.get(name) or exports.find(self.registry, name_called(name))
         if tool is not None:
@@ -214,10 +215,10 @@ class ToolRuntime:
 
         Args:
             name: The tool's own name.
-            arguments: By parameter name, as they were checked there.
-            session: The session it belongs to.
+            arguments: The arguments by parameter name, validated by the other process.
+            session: The session of the call.
             call_id: The id of the call.
-            sinks: Listeners to the events of the call.
+            sinks: Receive the events of the call.
 
         Raises:
             RetryableError: There is no such tool.
@@ -236,16 +237,16 @@ class ToolRuntime:
         session: ToolSession,
         call_id: str | None,
     ) -> tuple[ToolCall, ToolResult | None]:
-        """Wait for the outcome of a call that another process has begun; begin none.
+        """Wait for the result of a call that another process has started; start no call.
 
         Args:
             name: The tool's own name.
-            arguments: By parameter name; they may be without secrets.
-            session: A session with the id and the user of the one that made the call.
+            arguments: The arguments by parameter name; secrets may be missing.
+            session: A session with the id and the user of the session that made the call.
             call_id: The id of the call.
 
         Returns:
-            The call, and its outcome; `None` for a tool that ended with its process.
+            The call, and its result; `None` for a tool that ended with its process.
         """
         call, _ = self._made(name, arguments, session, call_id)
         run = None if call.tool is None else self.executor.outcome(call)
@@ -265,14 +266,14 @@ class ToolRuntime:
 
         Args:
             name: The tool's own name.
-            arguments: By parameter name.
-            session: A session with the id and the user of the one that made the call.
+            arguments: The arguments by parameter name.
+            session: A session with the id and the user of the session that made the call.
             call_id: The id of the call.
-            approval_id: The id that the question had, and has again.
-            digest: The hash of what it was about.
+            approval_id: The id of the question, which stays the same.
+            digest: The hash of the call that the question was about.
 
         Returns:
-            The call, and its result: `pending_approval`, or why it was not asked about.
+            The call, and its result: `pending_approval`, or the reason why no question was asked.
         """
         call, refusal = self._made(name, arguments, session, call_id)
         if call.tool is None:
@@ -290,19 +291,19 @@ class ToolRuntime:
     ) -> list[ToolResult]:
         """Run the calls of one model turn, and return their results in the same order.
 
-        Reads run side by side. A call that changes something waits for all before it, and all after
-        it wait for it. Each call has its own result: one that fails does not stop the others.
-        Without `store.durable` every call runs, even with the id of an earlier one: the ids of a
-        model may start anew with each turn.
+        Reads run concurrently. A call that changes something waits for all calls before it, and all
+        calls after it wait for it. Each call has its own result: a failed call stops no other one.
+        Without `store.durable`, every call runs, even with the id of an earlier one: a model may
+        use the same ids in each turn.
 
         Args:
             calls: Pairs of name and arguments, mappings of `name`, `arguments` and `id`, or
                 function calls of google-genai.
-            session: The session they belong to; without one as in `execute`.
-            concurrency: How many of them may run at once.
+            session: The session of the calls; by default as in `execute`.
+            concurrency: Maximum number of calls that run at once.
 
         Raises:
-            TypeError: What is given is no call; nothing has run.
+            TypeError: An item is not a call; no call has run.
         """
         asked = [_asked(each) for each in calls]
         made = [self._made(name, arguments, session, id_) for name, arguments, id_ in asked]
@@ -311,14 +312,14 @@ class ToolRuntime:
     def cancel(
         self, call_id: str, *, session: ToolSession | None = None
     ) -> asyncio.Future[ToolResult]:
-        """Stop a call because a person wants it stopped: its work ends, and it is answered once.
+        """Stop a call by a person's decision; its result is sent once.
 
         Args:
             call_id: The id of the call, or its trace id.
-            session: The session it belongs to, where the id alone is not enough.
+            session: The session of the call, if the id alone is ambiguous.
 
         Returns:
-            What the call is answered; it need not be awaited.
+            A future with the result of the call; it need not be awaited.
 
         Raises:
             ToolError: No such call runs, or several do.
@@ -328,34 +329,34 @@ class ToolRuntime:
     def retry(
         self, call_id: str, *, session: ToolSession | None = None
     ) -> asyncio.Future[ToolResult]:
-        """Run a call that failed once more, because a person has decided so.
+        """Retry a failed call by a person's decision.
 
-        It runs under all policies, also where its side effect happens once. The model is told the
-        new outcome.
+        The call runs under all policies, even if its side effect must not happen twice. The model
+        receives the new result.
 
         Args:
             call_id: The id of the call, or its trace id.
-            session: The session it belongs to, where the id alone is not enough.
+            session: The session of the call, if the id alone is ambiguous.
 
         Returns:
-            How the new run ends; it need not be awaited.
+            A future with the result of the new run; it need not be awaited.
 
         Raises:
-            ToolError: No such call has failed, or it was decided already, or several match.
+            ToolError: No such call has failed, a person has already decided, or several match.
         """
         return self.executor.retry(call_id, session=session)
 
     def skip(
         self, call_id: str, *, session: ToolSession | None = None
     ) -> asyncio.Future[ToolResult]:
-        """Go on without a call, because a person has decided so; one that runs is stopped.
+        """Skip a call by a person's decision; stop the call if it runs.
 
         Args:
             call_id: The id of the call, or its trace id.
-            session: The session it belongs to, where the id alone is not enough.
+            session: The session of the call, if the id alone is ambiguous.
 
         Returns:
-            What the model is told; it need not be awaited.
+            A future with the result that the model receives; it need not be awaited.
 
         Raises:
             ToolError: No such call runs or has failed, or several match.
@@ -363,33 +364,33 @@ class ToolRuntime:
         return self.executor.skip(call_id, session=session)
 
     def offered(self, session: ToolSession | None = None) -> list[AnyTool]:
-        """Return the tools that are declared: neither switched off, nor denied in every case.
+        """Return the tools that are declared: neither disabled, nor denied in every case.
 
         Args:
-            session: The session; by default that of the calls that name no other.
+            session: The session; by default that of the calls without a session.
         """
         return self._declared.tools(session or self.session)
 
     def declared(self, session: ToolSession | None = None) -> tuple[Declaration, ...]:
-        """Return the declarations of those tools; the identical tuple while none of them changes.
+        """Return the declarations of the offered tools, as the identical tuple while none changes.
 
         Args:
-            session: The session; by default that of the calls that name no other.
+            session: The session; by default that of the calls without a session.
         """
         return self._declared.declarations(session or self.session)
 
     def on_declarations_change(
         self, listener: Callable[[], None], session: ToolSession | None = None
     ) -> Callable[[], None]:
-        """Call back each time the declarations have changed.
+        """Call a listener each time the declarations have changed.
 
         Args:
-            listener: Called on the event loop that runs now, once for all changes of one turn of
-                it, wherever they were made. What it raises is logged.
-            session: The session; by default that of the calls that name no other.
+            listener: Called on the running event loop, once for all changes in one iteration of the
+                loop, made in any thread. Its exceptions are logged.
+            session: The session; by default that of the calls without a session.
 
         Returns:
-            A function that ends it.
+            A function that unsubscribes.
 
         Raises:
             RuntimeError: No event loop is running.
@@ -411,20 +412,20 @@ class ToolRuntime:
 
     @property
     def store(self) -> Store | None:
-        """Return the store of what has happened, if the settings have one."""
+        """Return the store, if the settings enable one."""
         return self._stored.store
 
     @property
     def reminders(self) -> ReminderTable | None:
-        """Return the reminders of all users, if the settings have a store."""
+        """Return the reminders of all users, if the settings enable a store."""
         return None if self.store is None else self.store.reminders
 
     def begin(self, session: ToolSession | None) -> None:
-        """Start to read what is stored of a session, ahead of its first call."""
+        """Start to read the stored data of a session before its first call."""
         self._stored.begin(session)
 
     async def ready(self, timeout_seconds: float = 30.0) -> bool:
-        """Wait until every MCP server has listed its tools, or until the time is up."""
+        """Wait until every MCP server was tried, or the timeout; return whether all are usable."""
         return await self.mcp_servers.ready(timeout_seconds)
 
     async def __aenter__(self) -> Self:
@@ -471,17 +472,17 @@ class ToolRuntime:
         return self._toolboxes.load(settings)
 
     def _follow(self) -> None:
-        """Apply the settings while sessions may run: what is wrong with them ends none."""
+        """Apply the settings while sessions may run: log problems, and raise none."""
         if self.settings.current is not self._applied:
             for problem in self._apply(self.settings.current):
                 logger.log(log_level(problem), "The settings are not fully in force: %s", problem)
             self._warn()
 
     def _refused(self, settings: Settings) -> list[Finding]:
-        """Return what is wrong with other settings, and is not wrong already.
+        """Return the errors in other settings that the current settings do not have.
 
-        A rule for a tool whose name is misspelt protects nothing, and a toolbox that cannot be
-        loaded takes its tools away: such an edit changes nothing, as one that is no YAML.
+        A rule for a misspelt tool name protects nothing, and a toolbox that cannot be loaded has no
+        tools. So such an edit is refused, like invalid YAML.
         """
         try:
             tools = self._toolboxes.tools_with(settings)
@@ -498,18 +499,28 @@ class ToolRuntime:
         return [
             finding
             for finding in findings
-            # A yes that was to be remembered and names nothing is asked for again: no harm.
+            # An "always" for an unknown tool is harmless: the question is asked again.
             if finding.severity == "error" and not finding.key.startswith("policies.always.")
         ]
 
     def _warn(self) -> None:
-        """Log what does less than it says, each once while it is so."""
+        """Log the warnings about the settings, each only once while it applies."""
         findings = set(check_against(self._applied, _known(self.registry.by_name)))
         findings.update(self._toolboxes.warnings(self._applied))
         for finding in sorted(findings - self._warned, key=lambda each: each.key):
             place = self.settings.locate(finding.key)
             logger.warning("In the settings, %s", f"{place}: {finding}" if place else finding)
         self._warned = findings
+        own = {name: tool for name, tool in self.registry.by_name.items() if tool.origin is None}
+        for name in without_description(self._applied, own):
+            if name not in self._undescribed:
+                self._undescribed.add(name)
+                logger.warning(
+                    "The tool %r has no description, and the model has only its name to go by: "
+                    "write a docstring, or set tools.%s.description",
+                    name,
+                    name,
+                )
 
     def _vitals(self) -> Vitals:
         return Vitals(
@@ -524,7 +535,7 @@ class ToolRuntime:
     def _made(
         self, name: str, arguments: Any, session: ToolSession | None, call_id: str | None
     ) -> tuple[ToolCall, ToolResult | None]:
-        """Return the call of a program, with its result where it cannot run."""
+        """Return the call of a program, with its result if it cannot run."""
         is_by_program = session is None
         session = session or self.session_around() or self.session
         if not isinstance(session, ToolSession):
@@ -567,18 +578,18 @@ def _check_types(policies: object, approval: object) -> None:
 
 
 def runtime_of(tools: object) -> ToolRuntime | None:
-    """Return the runtime that `tools` is, or stands on; `None` for a processor without one."""
+    """Return the runtime that `tools` is or contains; `None` for a processor without one."""
     runtime = getattr(tools, "runtime", tools)
     return runtime if isinstance(runtime, ToolRuntime) else None
 
 
 def _known(tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
-    """Return the tools with the built-in ones, which settings may name where they are not used."""
+    """Return the tools and the built-in ones, which settings may name even if they are unused."""
     return {**{tool.name: tool for tool in (*action.TOOLS, *speech.TOOLS)}, **tools}
 
 
 def _told(finding: Finding) -> tuple[str, str]:
-    """Return a finding without the numbers of list items, which move as items come and go."""
+    """Return a finding without the indexes of list items, which may change."""
     return ".".join(step for step in finding.key.split(".") if not step.isdigit()), finding.message
 
 
@@ -604,7 +615,7 @@ def _asked(call: TurnCall) -> tuple[str, Any, str | None]:
 def _on_this_loop(callback: Callable[[], object]) -> Callable[[object], None]:
     """Wrap `callback` so that any thread may call it; it runs on this event loop.
 
-    Called in the loop's own thread it runs at once, else in the loop's next turn.
+    A call in the loop's own thread runs it at once, another one in the loop's next iteration.
     """
     loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
@@ -619,9 +630,9 @@ def _on_this_loop(callback: Callable[[], object]) -> Callable[[object], None]:
 
 
 class RefCountedResource:
-    """Open a resource for its first user, and close it after its last.
+    """Opens a resource for its first user, and closes it after its last.
 
-    `open_resource` returns the stack that closes it.
+    `open_resource` returns the exit stack that closes the resource.
     """
 
     def __init__(self, open_resource: Callable[[], Awaitable[AsyncExitStack]]) -> None:
@@ -632,14 +643,14 @@ class RefCountedResource:
         self._lock = asyncio.Lock()
 
     async def enter(self) -> None:
-        """Add a user; the first one opens the resource."""
+        """Add a user, and open the resource for the first one."""
         async with self._lock_of_loop():
             if self._users == 0:
                 self._opened = await self._open()
             self._users += 1
 
     async def leave(self) -> None:
-        """Remove a user; the last one closes the resource."""
+        """Remove a user, and close the resource after the last one."""
         async with self._lock_of_loop():
             self._users -= 1
             if self._users == 0 and self._opened is not None:

@@ -1,4 +1,4 @@
-"""The store that the settings ask for, beside the calls."""
+"""Connect a runtime to the store of its settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StoreBinding:
-    """Connect a runtime to its store, or to none; later changes of the settings have no effect.
+    """Connects a runtime to its store, or to none; later changes of the settings have no effect.
 
     Raises:
         ConfigurationError: The store's address is invalid, or its driver is not installed.
@@ -31,7 +31,7 @@ class StoreBinding:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """Return the policies that the store puts around calls."""
+        """Return the policies that the store adds to calls."""
         return () if self.store is None else self.store.policies
 
     def resume_with(
@@ -39,31 +39,31 @@ class StoreBinding:
         outcome: Callable[[ToolCall], Run | None],
         may_be_once: Callable[[AnyTool, ToolConfiguration], bool],
     ) -> None:
-        """Give the store what the runtime knows of calls."""
+        """Pass the store the functions with which it resumes calls."""
         if self.store is not None:
             self.store.resume_with(outcome, may_be_once)
 
     def cached_results(self, settings: Settings) -> CachedResults | None:
-        """Return the results that processes share, if the settings of a tool ask for that."""
+        """Return the results that processes share, if the settings of a tool enable that."""
         if self.store is None or not settings.shares_results:
             return None
         return self.store.cached_results
 
     def error(self) -> str | None:
-        """Return what is wrong with the store, if anything."""
+        """Return the error of the store, if there is one."""
         if self.store is None:
             return None
         status = self.store.status
         return status.error or status.lost
 
     def begin(self, session: ToolSession | None) -> None:
-        """Start to read what is stored of a session, ahead of its first call."""
+        """Start to read the stored data of a session before its first call."""
         if self.store is not None and session is not None:
             self.store.begin(session)
 
     @asynccontextmanager
     async def opened(self, monitor: Monitor) -> AsyncIterator[None]:
-        """Open the store and pass it the monitor's events; a store that fails stops no call."""
+        """Open the store, and pass it the monitor's events; a failing store stops no call."""
         if self.store is None:
             yield
             return
@@ -76,6 +76,6 @@ class StoreBinding:
 
 
 def _made(settings: StoreSettings) -> Store:
-    from leonidas_tools.store import Store  # SQLAlchemy takes its time to load
+    from leonidas_tools.store import Store  # importing SQLAlchemy is slow
 
     return Store(settings)

@@ -1,4 +1,4 @@
-"""Load the toolboxes that the settings name, and unload those that they no longer name."""
+"""Load the toolboxes that the settings name, and unload all others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """The tools of a toolbox, and what runs beside them."""
+    """The tools of a toolbox, and the coroutine function that runs beside them."""
 
     tools: Sequence[AnyTool]
     serve: Serve | None
@@ -59,11 +59,11 @@ class _Made:
 
 
 class Toolboxes:
-    """Keep the tools of the named toolboxes in a registry.
+    """Keeps the tools of the named toolboxes in a registry.
 
     Args:
-        registry: Where the tools go.
-        settings: Where the toolboxes are named; a name is looked up beside their file first.
+        registry: Receives the tools.
+        settings: Name the toolboxes; the directory of their file is searched first.
 
     Example:
         >>> from leonidas_tools.tools.registry import ToolRegistry
@@ -88,7 +88,7 @@ class Toolboxes:
 
     @asynccontextmanager
     async def serving(self, host: ToolboxHost) -> AsyncIterator[None]:
-        """Run beside the calls what the loaded toolboxes run there."""
+        """Run the background tasks of the loaded toolboxes."""
         self._host = host
         for name, loaded in self._loaded.items():
             self._serve(name, loaded.serve)
@@ -121,10 +121,10 @@ class Toolboxes:
             logger.error("The %s has stopped working: %s", task.get_name(), described(error))
 
     def load(self, settings: Settings) -> list[ToolboxError]:
-        """Load the toolboxes of these settings, unload all others, and return what went wrong.
+        """Load the toolboxes of these settings, unload all others, and return the errors.
 
-        A toolbox whose settings have changed is made once more. One that cannot be loaded brings
-        no tools and keeps no other from being loaded.
+        A toolbox whose settings have changed is created again. A toolbox that cannot be loaded has
+        no tools, and does not keep others from loading.
         """
         for name in self._outdated(settings):
             self._stop(name)
@@ -143,11 +143,11 @@ class Toolboxes:
         return problems
 
     def tools_with(self, settings: Settings) -> Mapping[str, AnyTool]:
-        """Return the tools that there would be after `load`; nothing is registered yet.
+        """Return the tools that would exist after `load`, without registering any.
 
         Raises:
-            ToolboxError: One of the new toolboxes cannot be imported, has wrong settings, or has a
-                tool with the name of another.
+            ToolboxError: A new toolbox cannot be imported, has invalid settings, or has a tool with
+                the name of another tool.
         """
         tools = {tool.name: tool for tool in self._registry}
         for name in self._outdated(settings):
@@ -167,7 +167,7 @@ class Toolboxes:
         return tools
 
     def warnings(self, settings: Settings) -> list[Finding]:
-        """Return which loaded toolboxes lack what their tools need."""
+        """Return a warning for each loaded toolbox whose tools need a store that is not enabled."""
         return [
             Finding(
                 severity="warning",
@@ -200,7 +200,7 @@ class Toolboxes:
         return _Loaded(toolbox, names, made.serve, made.access)
 
     def _make(self, index: int, settings: Settings) -> _Made:
-        """Import a toolbox, check its settings and make its tools."""
+        """Import a toolbox, validate its settings and create its tools."""
         from leonidas_tools.tools.discovery import find_toolbox, made_tools
 
         named, key = settings.toolboxes[index], f"toolboxes.{index}"
@@ -232,16 +232,16 @@ class Toolboxes:
 
     def _drop(self, names: Sequence[str]) -> None:
         for name in names:
-            if name in self._registry:  # a request may have taken it out
+            if name in self._registry:  # a request may have unregistered it
                 self._registry.unregister(name)
 
 
 def read_toolbox_settings(
     model: type[BaseModel], named: ToolboxSettings, from_environment: Container[str] = ()
 ) -> tuple[BaseModel | None, list[Problem]]:
-    """Return the settings of a toolbox, or all that is wrong with them.
+    """Return the settings of a toolbox, or all problems with them.
 
-    No problem shows a text of `from_environment`.
+    No problem contains a text of `from_environment`.
     """
     if named.settings and not model.model_fields:
         message = f"the toolbox {named.name!r} has no settings: write its name alone"

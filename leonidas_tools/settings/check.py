@@ -108,12 +108,20 @@ def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
             yield Finding(severity="warning", key=f"{layer}.category", message=message)
 
 
-def undescribed(known_tools: Tools) -> Iterator[Finding]:
+def undescribed(settings: Settings, known_tools: Tools) -> Iterator[Finding]:
     """Yield a warning for each tool without a description: the model gets only its name."""
+    for name in without_description(settings, known_tools):
+        message = "has no description for the model: write a docstring, or set one here"
+        yield Finding(severity="warning", key=f"tools.{name}.description", message=message)
+
+
+def without_description(settings: Settings, known_tools: Tools) -> Iterator[str]:
+    """Yield the names of the tools without a description in the code or the settings."""
     for name, tool in known_tools.items():
         if not tool.metadata.description.strip():
-            message = "has no description for the model: write a docstring, or set one here"
-            yield Finding(severity="warning", key=f"tools.{name}.description", message=message)
+            said = settings.for_tool(name, tool.origin).description
+            if not (said or "").strip():
+                yield name
 
 
 def _environment(settings: Settings) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """Settings of toolboxes that run programs in a sandbox."""
 
+import importlib.util
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
@@ -17,6 +18,8 @@ from leonidas_tools.settings.fields import (
 from leonidas_tools.settings.model import SettingsModel
 
 _MEGABYTE = 1 << 20
+_FILTER = "pyseccomp"
+"""The package that makes the filter of system calls, which the sandbox imports when it starts."""
 
 
 class SandboxSettings(SettingsModel):
@@ -51,7 +54,13 @@ class SandboxSettings(SettingsModel):
     output_kilobytes: Count = 64
 
     def sandbox(self, *, read_only: tuple[str, ...] = ()) -> Sandbox:
-        """Return the sandbox; `read_only` has more paths that programs may read."""
+        """Return the sandbox; `read_only` has more paths that programs may read.
+
+        Raises:
+            ModuleNotFoundError: It needs a package that is not installed.
+        """
+        if self.backend != "none" and importlib.util.find_spec(_FILTER) is None:
+            raise ModuleNotFoundError(f"No module named {_FILTER!r}", name=_FILTER)
         limits = Limits(
             timeout_seconds=self.timeout,
             cpu_seconds=self.cpu_seconds or None,

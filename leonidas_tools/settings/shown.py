@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from leonidas_tools.redaction import MASK, is_secret_name, redact, redact_text
 from leonidas_tools.redaction.addresses import shown_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.tool_configuration import ToolConfiguration
+
+_OF_WORDS: Final = frozenset({"defaults", "environment", "policies", "tools"})
+"""Sections whose texts are words such as `blocking`."""
+_LONGEST_WORD: Final = 40
 
 
 def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
@@ -37,6 +42,84 @@ def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
         servers = body["mcp_servers"]
         body["mcp_servers"] = {name: _server(server) for name, server in servers.items()}
     return body
+
+
+def differences(before: Settings, after: Settings) -> list[str]:
+    """Return the settings that differ: numbers, switches and words with both values.
+
+    Of all else, such as lists, servers and what is a tool's own, only the key is named.
+
+    Example:
+        >>> from leonidas_tools.settings.load import load
+        >>> before = load({"tools": {"search": {"timeout": "10s"}}})
+        >>> differences(before, load({"tools": {"search": {"timeout": "500ms", "lane": "web"}}}))
+        ['tools.search.lane: not set → web', 'tools.search.timeout: 10 → 0.5']
+    """
+    one, two = (each.model_dump(mode="json", exclude_unset=True) for each in (before, after))
+    seen = _Pair(shown(before), shown(after))
+    found = [seen.of(path) for path in _different(one, two)]
+    if not found:  # a secret, which the plain settings do not have
+        found = sorted(
+            name
+            for name in type(after).model_fields
+            if getattr(before, name) != getattr(after, name)
+        )
+    return found
+
+
+def _different(
+    before: Mapping[str, Any], after: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the values that differ."""
+    for key in sorted({*before, *after}):
+        one, two = before.get(key), after.get(key)
+        if one == two and (key in before) == (key in after):
+            continue
+        here = (*path, key)
+        inner = [each for each in (one, two) if each is not None]
+        is_one_server = path == ("mcp_servers",) and len(inner) == 1
+        if any(inner) and all(isinstance(each, dict) for each in inner) and not is_one_server:
+            yield from _different(one or {}, two or {}, here)
+        else:
+            yield here
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Settings before and after a change, as they may be shown."""
+
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+    def of(self, path: Sequence[str]) -> str:
+        key = ".".join(path)
+        values = [_at(each, path) for each in (self.before, self.after)]
+        if values[0] == values[1] or not all(_is_telling(path, each) for each in values):
+            return key
+        return f"{key}: {' → '.join(map(_value, values))}"
+
+
+def _at(data: Any, path: Sequence[str]) -> Any:
+    for step in path:
+        data = data.get(step) if isinstance(data, dict) else None
+    return data
+
+
+def _is_telling(path: Sequence[str], value: Any) -> bool:
+    """Return whether a value says something, and no secret."""
+    if "custom_parameters" in path or is_secret_name(path[-1]):
+        return False
+    if isinstance(value, str):
+        return path[0] in _OF_WORDS and len(value) <= _LONGEST_WORD and redact_text(value) == value
+    return value is None or isinstance(value, int | float)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def shown_parameters(settings: Settings, tool: ToolConfiguration) -> dict[str, Any]:

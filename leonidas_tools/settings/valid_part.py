@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.settings.document import read_document
 from leonidas_tools.settings.load import FOREIGN, checked, configuration_error, read_settings
-from leonidas_tools.settings.problem import DocumentError, SettingsDocument
+from leonidas_tools.settings.problem import DocumentError, KeyLines, SettingsDocument
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,6 +52,10 @@ class ValidPart:
         while above and above not in self.keys:
             above = above.rpartition(".")[0]
         return self.keys.get(above, "") + key[len(above) :]
+
+    def line_of(self, key: str) -> int | None:
+        """Return the line of a key of the file, or of the nearest one above it."""
+        return KeyLines(self.document.lines).of(key)
 
     def bears(self, finding: Finding) -> bool:
         """Return whether a finding, by its key in the file, does not depend on the invalid keys."""

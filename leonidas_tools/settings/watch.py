@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import logging
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import ConfigurationError, log_level
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.settings.problem import DocumentError
+from leonidas_tools.settings.problem import DocumentError, Problem
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.load import Source
@@ -28,6 +29,7 @@ _POLL_SECONDS = 0.2
 _SETTLE_SECONDS = 0.1
 _SETTLE_LOOKS = 3
 _STEP_MILLISECONDS = 20
+_MOST_TOLD = 5
 
 Callback: TypeAlias = Callable[["Settings"], object]
 Check: TypeAlias = Callable[["Settings"], "Sequence[Finding]"]
@@ -109,7 +111,7 @@ class WatchedSettings:
             except ConfigurationError as error:
                 self.last_error = error
                 raise
-            self._adopt(settings)
+            self._adopt(settings, self._changes(settings))
             return self.current
 
     def update(self, changes: Mapping[str, Any]) -> Settings:
@@ -168,13 +170,27 @@ class WatchedSettings:
         """Read the file in a thread, since thousands of tools take a while, and apply it here."""
         reads = self._reads
         try:
-            settings = await asyncio.to_thread(self._read)
+            settings, changes = await asyncio.to_thread(self._read_with_changes)
         except ConfigurationError as error:
             self._refuse(error)
             return
         with self._lock:
             if reads == self._reads:  # else `reload` or `update` has read newer settings
-                self._adopt(settings)
+                self._adopt(settings, changes)
+
+    def _read_with_changes(self) -> tuple[Settings, str]:
+        settings = self._read()
+        return settings, self._changes(settings)
+
+    def _changes(self, settings: Settings) -> str:
+        """Return the differences from the current settings, for the log."""
+        if settings == self.current or not _LOG.isEnabledFor(logging.INFO):
+            return ""
+        from leonidas_tools.settings.shown import differences
+
+        found = differences(self.current, settings)
+        more = len(found) - _MOST_TOLD
+        return "; ".join([*found[:_MOST_TOLD], *([f"{more} more"] if more > 0 else [])])
 
     def _read(self) -> Settings:
         """Return the settings of the source, unless a check refuses them."""
@@ -184,9 +200,37 @@ class WatchedSettings:
             from leonidas_tools.settings.load import read_settings, read_text
 
             text = read_text(self.path)
-            settings = read_settings(text, self.path)
+            try:
+                settings = read_settings(text, self.path)
+            except ConfigurationError as error:
+                raise self._with_findings(error, text, self.path) from None
         self._check(settings, text)
         return settings
+
+    def _with_findings(
+        self, error: ConfigurationError, text: str, path: Path
+    ) -> ConfigurationError:
+        """Return an error about wrong keys with what the checks find in the rest of the file."""
+        from leonidas_tools.settings.load import configuration_error
+        from leonidas_tools.settings.sound import sound_part
+
+        try:
+            part = sound_part(text, path)
+        except ConfigurationError:
+            return error
+        if part.lacks_tools:  # whose names would seem to be wrong
+            return error
+        found = [
+            replace(finding, key=part.key_of(finding.key))
+            for check in tuple(self._checks)
+            for finding in check(part.settings)
+        ]
+        problems = [
+            Problem(finding.message, tuple(finding.key.split(".")), part.line_of(finding.key))
+            for finding in found
+            if part.bears(finding)
+        ]
+        return configuration_error([*part.problems, *problems], part.document, path)
 
     def _check(self, settings: Settings, text: str | None = None) -> None:
         if settings == self.current:
@@ -203,9 +247,16 @@ class WatchedSettings:
             _LOG.log(log_level(error), "The settings stay as they were: %s", problems)
         self.last_error = error
 
-    def _adopt(self, settings: Settings) -> None:
+    def _adopt(self, settings: Settings, changes: str) -> None:
+        """Put settings in force, and log which ones have changed."""
+        what = self.path or "The source of the settings"
+        is_same = settings == self.current
+        if self.last_error is not None:
+            _LOG.info("%s is right again: %s", what, changes or "no setting has changed")
+        elif not is_same:
+            _LOG.info("%s was read; changed: %s", what, changes)
         self.last_error = None
-        if settings == self.current:
+        if is_same:
             return
         self.current = settings
         self.generation += 1

@@ -209,7 +209,7 @@ class SimulatedSession:
                 raise ClientLeftError(what())
             left_seconds = deadline - time.monotonic()
             if left_seconds <= 0:
-                raise StepFailedError(f"{what()} within {within_seconds:g} s")
+                raise StepFailedError(f"{what()} within {within_seconds:g} s (within_seconds)")
             self._changed.clear()
             try:
                 async with asyncio.timeout(left_seconds):

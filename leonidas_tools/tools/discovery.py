@@ -51,7 +51,10 @@ OWN_TOOLBOXES: Mapping[str, str | None] = {
 _ELSEWHERE: Mapping[str, str] = {"delegate": "leonidas_tools.agent.toolbox"}
 """Modules of the toolboxes that are not in `OWN_PACKAGE`."""
 
-_IMPORTED_LATER: Mapping[str, Sequence[str]] = {"web": ("ddgs", "lxml_html_clean", "trafilatura")}
+_IMPORTED_LATER: Mapping[str, Sequence[str]] = {
+    "shell": ("tree_sitter", "tree_sitter_bash"),
+    "web": ("ddgs", "lxml_html_clean", "trafilatura"),
+}
 """Packages that a toolbox of this package imports only when a tool is called."""
 
 _MAX_REASON_CHARACTERS = 500
@@ -107,6 +110,9 @@ def made_tools(name: str, toolbox: Toolbox, settings: BaseModel) -> list[AnyTool
     try:
         return [as_tool(thing) for thing in toolbox.make(settings)]
     except Exception as error:  # code of the toolbox, which may raise anything
+        extra = OWN_TOOLBOXES.get(name)
+        if extra is not None and isinstance(error, ModuleNotFoundError):
+            raise _not_installed(name, extra, str(error)) from error
         why = _reason(error)
         raise RegistryError(f"The toolbox {name!r} cannot make its tools: {why}") from error
 

@@ -120,3 +120,17 @@ async def test_an_inquiry_that_is_too_long_is_filled_only_after_it_was_shown():
     decision, screens = await answered(request, "Ana\n", "show\n", "Ana\n")
     assert decision == Decision.fill({"name": "Ana"})
     assert LONG in screens[2]
+
+
+async def test_an_answer_that_is_not_clear_is_said_to_be_so_before_the_prompt_comes_again():
+    decision, screens = await answered(asked("Pay Ana?"), "yes, tomorrow\n", "n\n")
+    assert decision == Decision.deny()
+    assert screens[1] == (
+        "That is not a plain yes or no: answer y or n.\n[y]es, [n]o, or [a]lways in this session: "
+    )
+
+
+async def test_a_channel_for_one_call_offers_no_answer_for_the_session():
+    written = []
+    await TerminalChannel(read=lambda: "n\n", write=written.append, always=False)(asked("Pay?"))
+    assert written == ["Pay?\n", "[y]es or [n]o: "]

@@ -79,7 +79,7 @@ def test_a_scenario_of_no_known_generation_is_refused():
     [
         (
             ["--profile", "3.1-flsh-live"],
-            "there is no profile '3.1-flsh-live'; the closest are '3.1-flash-live', ",
+            "there is no profile '3.1-flsh-live'; did you mean '3.1-flash-live'? There are ",
         ),
         (
             ["--profile", "vertex-3.8"],

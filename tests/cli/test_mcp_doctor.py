@@ -82,6 +82,50 @@ def test_no_tool_is_called_where_that_is_not_wanted(examine, speaking):
     assert (code, steps[-1]["step"]) == (0, "ping")
 
 
+OF_SECRETS = """
+    import mcp_types
+    from mcp.server.mcpserver import MCPServer
+
+    server = MCPServer("secrets")
+    reads = server.tool(annotations=mcp_types.ToolAnnotations(read_only_hint=True))
+
+    async def get_env() -> str:
+        raise SystemExit
+
+    async def shown() -> str:
+        "Return the API key."
+        raise SystemExit
+
+    async def count(words: str = "") -> str:
+        return "3"
+
+    async def look() -> str:
+        return "seen"
+
+    for function in (get_env, shown, OTHERS):
+        reads(function)
+    server.run()
+"""
+
+
+def test_the_tool_that_is_called_is_named_before_and_is_one_without_arguments_and_secrets(
+    invoke, settings, speaking
+):
+    server = speaking(OF_SECRETS.replace("OTHERS", "count, look"))
+    settings.write_text(yaml.safe_dump({"version": 1, "mcp_servers": {"it": server}}))
+    finished = invoke(mcp.commands(), "test", "it", "--config", settings)
+    assert "call: look answers" in finished.stdout
+    assert finished.stderr == (
+        "Calling 'look', which says that it only reads; --no-call calls nothing\n"
+    )
+
+
+def test_no_tool_is_called_that_may_show_a_secret(examine, speaking):
+    code, steps = examine(speaking(OF_SECRETS.replace("OTHERS", "shown")))
+    assert (code, steps[-1]["outcome"]) == (0, "ok")
+    assert "none was made: no tool says that it only reads" in steps[-1]["message"]
+
+
 def test_a_tool_that_cannot_be_used_is_reported(examine, mark_of_listing):
     code, steps = examine(mark_of_listing)
     notes = [step["message"] for step in steps if step["outcome"] == "note"]

@@ -1,5 +1,7 @@
 import functools
 import json
+import os
+import pty
 import signal
 import subprocess
 from importlib.metadata import version
@@ -51,7 +53,11 @@ def test_the_demo_plays_from_any_folder_with_its_mcp_server(started):
     assert "\n9 calls: 8 answered once, 1 cancelled; passed\n" in finished.stdout
     assert "\n11 calls: 11 answered once, 0 cancelled; passed\n" in finished.stdout
     assert "tools       +flip_coin\n" in finished.stdout  # while the model talks
-    assert finished.stdout.endswith("\n4 calls: 4 answered once, 0 cancelled; passed\n")
+    assert "\n4 calls: 4 answered once, 0 cancelled; passed\n" in finished.stdout
+    assert finished.stdout.count("\nspilled: the result was too long; ") == 1
+    next_steps = finished.stdout.rpartition("passed")[2]
+    assert "\n  leonidas tools call NAME " in next_steps
+    assert next_steps.endswith("\n  leonidas --help            lists all commands\n")
     # A busy machine may hold the event loop, which is logged and not what is tested here.
     told = [line for line in finished.stderr.splitlines() if "held the event loop" not in line]
     assert told == ["Starting MCP servers: time"]
@@ -367,6 +373,32 @@ def test_ctrl_c_while_a_tool_runs_ends_with_130_and_no_complaint(
     assert "✗ '" not in out
 
 
+def test_a_person_has_more_time_to_type_than_a_scenario_gives(
+    command, environment, scenario, settings
+):
+    wait = {"wait_for_input": {"kind": "text", "within_seconds": 0.001}}
+    file = scenario(wait, {"say": {"text": "Thank you."}}, "turn_complete")
+    options = command(environment)
+    options["args"] += ["run", str(file), "--config", str(settings)]
+    ours, theirs = pty.openpty()
+    with (
+        subprocess.Popen(**options, stdin=theirs, stdout=subprocess.PIPE) as process,
+        os.fdopen(ours, "wb", buffering=0) as terminal,
+    ):
+        os.close(theirs)
+        assert "type it" in process.stdout.readline()
+        terminal.write(b"Hello\n")
+        shown = process.stdout.read()
+    assert process.returncode == 0, shown
+    assert "Thank you." in shown
+
+
+def test_a_scenario_that_waits_in_vain_names_what_it_waited_for_and_how_long(leonidas, scenario):
+    wait = {"wait_for_input": {"kind": "text", "within_seconds": 0.01}}
+    shown = leonidas("run", scenario(wait)).stdout
+    assert "within 0.01 s (within_seconds)" in shown
+
+
 @pytest.mark.parametrize("how", [["--debug"], []])
 def test_debug_shows_the_traceback_of_a_tool_and_the_model_never_reads_it(leonidas, tmp_path, how):
     (tmp_path / "faulty.py").write_text(
@@ -381,6 +413,8 @@ def test_debug_shows_the_traceback_of_a_tool_and_the_model_never_reads_it(leonid
     assert 'faulty.py", line 4, in fail' in shown.stderr
     assert "OSError: pin 1234" in shown.stderr
     assert "Traceback" not in plain.stderr
+    assert plain.stderr.rstrip().endswith("LEONIDAS_DEBUG=1 shows the traceback")
+    assert "shows the traceback" not in shown.stderr
     assert "1234" not in plain.stderr + plain.stdout + shown.stdout
 
 

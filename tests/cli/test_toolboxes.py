@@ -3,9 +3,11 @@ import sys
 
 import pytest
 import typer
+import yaml
 
+from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.cli import toolboxes
-from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.errors import ConfigurationError, ToolboxError
 
 SHOP = '''
 from pydantic import BaseModel
@@ -125,3 +127,29 @@ def test_a_toolbox_of_the_package_names_the_extra_it_lacks(list_toolboxes, monke
     monkeypatch.setitem(sys.modules, "leonidas_tools.toolboxes.demo", None)
     shown = json.loads(list_toolboxes("{}\n", "demo", "--json").stdout)
     assert "pip install 'leonidas-tools[game]'" in shown["state"]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "package"),
+    [
+        ("shell", "shell", "tree_sitter_bash"),
+        ("shell", "shell", "pyseccomp"),
+        ("code", "code", "pyseccomp"),
+        ("code", "{code: {engine: monty}}", "pydantic_monty"),
+    ],
+)
+def test_a_toolbox_whose_sandbox_cannot_start_names_the_extra_it_lacks(
+    list_toolboxes, monkeypatch, name, settings, package
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    shown = json.loads(list_toolboxes(f"toolboxes: [{settings}]\n", name, "--json").stdout)
+    assert shown["state"].endswith("pip install 'leonidas-tools[sandbox]'")
+    with pytest.raises(ToolboxError, match="sandbox"):  # so nobody is asked to approve its calls
+        AdvancedToolProcessor(config={"toolboxes": yaml.safe_load(f"[{settings}]")})
+
+
+def test_without_isolation_a_toolbox_needs_no_filter_of_system_calls(list_toolboxes, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    settings = "toolboxes: [{shell: {backend: none}}]\n"
+    shown = json.loads(list_toolboxes(settings, "shell", "--json").stdout)
+    assert shown["state"] == "in the settings"

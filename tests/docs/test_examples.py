@@ -1,11 +1,13 @@
 """The programs in `examples/` run, print what they are for, and pass a strict type checker."""
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.server import serve
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +51,30 @@ def test_an_example_runs_in_an_empty_directory_and_leaves_nothing_there(file, tm
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert SAID[file.stem] in ran.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_client_of_the_gateway_says_in_a_line_why_it_cannot_talk():
+    def refuse(connection, request):
+        return connection.respond(401, "")
+
+    async with serve(lambda _: None, "127.0.0.1", 0, process_request=refuse) as server:
+        port = server.sockets[0].getsockname()[1]
+        for address, why in (
+            (f"ws://127.0.0.1:{port}", "HTTP 401"),
+            ("127.0.0.1:1", "isn't a valid URI"),
+            ("ws://127.0.0.1:1", "Connect call failed"),
+        ):
+            ran = await asyncio.create_subprocess_exec(
+                sys.executable,
+                ROOT / "examples" / "gateway_client.py",
+                address,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            _, said = await ran.communicate()
+            assert ran.returncode == 1
+            assert said.startswith(f"{address}: ".encode())
+            assert why in said.decode()
+            assert said.count(b"\n") == 1
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

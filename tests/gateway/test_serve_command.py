@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -293,8 +294,20 @@ async def test_no_gateway_starts_with_a_short_secret_or_without_one():
         assert b"openssl rand -hex 32" in said
 
 
-@pytest.mark.parametrize("package", ["numpy", "soxr", "jwt"])
-def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, package):
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [("numpy", []), ("soxr", []), ("jwt", []), ("jwt", ["token", "--user", "ana"])],
+)
+def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, package, words):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigurationError, match=r"pip install 'leonidas-tools\[serve\]'"):
-        CliRunner().invoke(commands(), ["token", "--user", "ana"], catch_exceptions=False)
+        CliRunner().invoke(commands(), words, catch_exceptions=False)
+
+
+def test_a_token_needs_none_of_the_packages_for_sound(monkeypatch):
+    monkeypatch.setitem(sys.modules, "soxr", None)
+    monkeypatch.setenv("LEONIDAS_GATEWAY_SECRET", SECRET)
+    finished = CliRunner().invoke(commands(), ["token", "--user", "ana"])
+    assert user_of(finished.stdout.strip().encode(), SECRET) == "ana"
+    code = "import sys, leonidas_tools.gateway.tokens; print('soxr' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

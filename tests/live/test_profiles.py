@@ -153,7 +153,7 @@ def test_the_first_of_several_files_wins(tmp_path):
         ("- a\n", None, None, "should be a mapping of names"),
         ("a: [\n", 2, None, "is not YAML"),
         ("a: 1\n", 1, "a", "should be a mapping"),
-        ("a:\n  like: 3.8-life\n", 2, "a.like", "the closest are '3.8-live'"),
+        ("a:\n  like: 3.8-life\n", 2, "a.like", "did you mean '3.8-live'?"),
         ("a:\n  like: 3.8-live\n  name: b\n", 3, "a.name", "is 'a' already"),
         (MINE + "  schedulling: true\n", 6, "mine.schedulling", "did you mean 'scheduling'?"),
         (MINE + "  scheduling: sometimes\n", 6, "mine.scheduling", "neither true nor false"),
@@ -181,7 +181,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_an_unknown_name_is_answered_with_the_closest():
-    with pytest.raises(ConfigurationError, match=r"no profile '3\.8'; the closest are '3\.8-live'"):
+    with pytest.raises(ConfigurationError, match=r"no profile '3\.8'; did you mean '3\.8-live'"):
         named_profile("3.8")
 
 

@@ -36,6 +36,7 @@ def test_an_exception_of_others_is_logged_as_one_of_a_tool():
 async def test_what_a_tool_raises_is_logged_at_its_level(error, level, caplog):
     @tool(effect="read")
     async def look() -> None:
+        """Look."""
         raise error
 
     await AdvancedToolProcessor([look]).execute("look", {}, session=ToolSession("ana"))

@@ -38,6 +38,7 @@ def kitchen_of(*tools: Any, **settings: Any) -> Kitchen:
 
 
 def look(place: str) -> str:
+    """Look somewhere."""
     return f"nothing in {place}"
 
 

@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import PurePath
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from leonidas_tools import (
     AdvancedToolProcessor,
     SessionPolicy,
+    ToolContext,
     ToolError,
     ToolRuntime,
     ToolSession,
@@ -145,3 +149,112 @@ async def test_a_tool_may_poll_another_where_it_names_no_session():
     tools = ToolRuntime([look, poll])
     result = await tools.execute("poll", session=ToolSession())
     assert result.result == ["ok"] * 8
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "type_name"),
+    [
+        (datetime(2026, 1, 1, tzinfo=UTC), "where", "datetime"),
+        (object(), "where", "object"),
+        (b"x", "where", "bytes"),
+        (["a", {"b": b"x"}], "where[1].b", "bytes"),
+    ],
+)
+async def test_an_argument_without_json_form_is_named_with_its_type(value, place, type_name):
+    async with ToolRuntime([look]) as tools:
+        result = await tools.execute("look", {"where": value})
+    assert result.message.startswith(f"{place!r} has no JSON form: its type is {type_name!r};")
+
+
+async def test_keys_that_are_no_strings_are_said_to_be_at_fault():
+    async with ToolRuntime([look]) as tools:
+        results = [await tools.execute("look", each) for each in ({1: 2}, {"where": {1: 2}})]
+    assert [result.message for result in results] == [
+        "The arguments must have strings as keys.",
+        "'where' must have strings as keys.",
+    ]
+
+
+async def test_progress_takes_the_fraction_as_its_second_argument():
+    heard = []
+
+    @tool(effect="read")
+    async def half(ctx: ToolContext) -> None:
+        """Go half the way."""
+        ctx.progress("Halfway", 0.5)
+
+    async with ToolRuntime([half]) as tools:
+        tools.monitor.subscribe(heard.append)
+        await tools.execute("half", {})
+    assert {"message": "Halfway", "fraction": 0.5} in [event.data for event in heard]
+
+
+async def test_a_tool_without_a_description_is_warned_of_once(caplog):
+    @tool(effect="read")
+    def bare() -> int:
+        return 1
+
+    @tool(effect="read")
+    def described() -> int:
+        return 1
+
+    settings = {"tools": {"described": {"description": "Told in the settings."}}}
+    async with ToolRuntime([bare, described, look], config=settings) as tools:
+        tools.settings.update({"tools.bare.timeout": 2})
+    (warning,) = [message for message in caplog.messages if "description" in message]
+    assert warning == (
+        "The tool 'bare' has no description, and the model has only its name to go by: write a "
+        "docstring, or set tools.bare.description"
+    )
+
+
+async def test_a_result_without_a_json_form_is_warned_of_once(caplog):
+    class Room:
+        pass
+
+    @tool(effect="read")
+    def find_formless_room() -> object:
+        """Find a room."""
+        return {"room": Room(), "price": Decimal("1.5"), "where": PurePath("a")}
+
+    async with ToolRuntime([find_formless_room]) as tools:
+        results = [await tools.execute("find_formless_room", {}) for _ in range(2)]
+    assert [each.result["room"] for each in results] == ["<Room>", "<Room>"]
+    (warning,) = caplog.messages
+    assert warning == (
+        "The tool 'find_formless_room' returned a Room, which has no JSON form: the model reads "
+        "only its repr. Return a dict, a dataclass or a pydantic model"
+    )
+
+
+async def _rooms():
+    yield "kitchen"
+    yield "hall"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_async_generator_that_a_function_returns_is_run(is_async):
+    @tool(effect="read")
+    def rooms() -> object:
+        """List rooms."""
+        return _rooms()
+
+    @tool(effect="read", name="rooms")
+    async def awaited() -> object:
+        """List rooms."""
+        return _rooms()
+
+    async with ToolRuntime([awaited if is_async else rooms]) as tools:
+        assert (await tools.execute("rooms", {})).result == ["kitchen", "hall"]
+
+
+async def test_an_async_generator_inside_a_result_is_a_failure_that_says_what_to_do():
+    @tool(effect="read")
+    def rooms() -> object:
+        """List rooms."""
+        return {"rooms": _rooms()}
+
+    async with ToolRuntime([rooms]) as tools:
+        result = await tools.execute("rooms", {})
+    assert (result.status, result.reason_code) == ("failed", "unserialisable_result")
+    assert "return a list" in result.message

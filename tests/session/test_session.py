@@ -80,6 +80,7 @@ def test_an_object_can_be_put_under_its_base_class():
 
 async def test_the_developer_reads_it_and_not_the_model(caplog):
     async def pay(ctx: ToolContext) -> str:
+        """Pay."""
         return ctx.session.get(Deps).account
 
     with caplog.at_level(logging.WARNING):

@@ -313,6 +313,56 @@ def test_a_callback_that_fails_spoils_nothing(path, caplog):
     assert "A listener for changed settings failed" in caplog.text
 
 
+def test_the_log_names_the_settings_that_have_changed_and_no_secret(path, caplog):
+    caplog.set_level(logging.INFO, "leonidas_tools.settings.watch")
+    path.write_text("tools: {search: {timeout: 10s, custom_parameters: {pin: 1234}}}\n")
+    watched = WatchedSettings(path)
+    path.write_text(
+        "tools: {search: {timeout: 500ms, lane: web, custom_parameters: {pin: 9876}}}\n"
+        "mcp_servers: {shop: {command: shop, env: {KEY: hunter2}}}\n"
+    )
+    watched.reload()
+    watched.reload()
+    path.write_text("environment: test\n")
+    watched.reload()
+    first, second = caplog.messages
+    assert first == (
+        f"{path} was read; changed: mcp_servers.shop; tools.search.custom_parameters.pin; "
+        "tools.search.lane: not set → web; tools.search.timeout: 10 → 0.5"
+    )
+    assert second == (
+        f"{path} was read; changed: environment: not set → test; mcp_servers.shop; "
+        "tools.search.custom_parameters.pin; tools.search.lane: web → not set; "
+        "tools.search.timeout: 0.5 → not set"
+    )
+
+
+def test_a_changed_variable_of_a_server_is_named_without_its_values(tmp_path, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "leonidas_tools.settings.watch")
+    monkeypatch.setenv("LT_URL", "hunter2-x")
+    path = tmp_path / "tools.yaml"
+    path.write_text("mcp_servers: {shop: {command: shop, env: {KEY: hunter1}}}\n")
+    watched = WatchedSettings(path)
+    path.write_text("mcp_servers: {shop: {command: shop, env: {KEY: '${LT_URL}'}}}\n")
+    watched.reload()
+    assert "mcp_servers" in caplog.text
+    assert "hunter" not in caplog.text
+
+
+def test_the_log_says_when_a_wrong_file_is_right_again(path, caplog):
+    caplog.set_level(logging.INFO, "leonidas_tools.settings.watch")
+    watched = WatchedSettings(path)
+    good = path.read_text()
+    for content in ("tools: 5\n", good, "tools: 5\n", text(2)):
+        path.write_text(content)
+        with contextlib.suppress(ConfigurationError):
+            watched.reload()
+    assert caplog.messages == [
+        f"{path} is right again: no setting has changed",
+        f"{path} is right again: tools.search.timeout: 1 → 2",
+    ]
+
+
 def test_who_has_unsubscribed_hears_no_more(path):
     watched = WatchedSettings(path)
     seen: list[Settings] = []

@@ -281,7 +281,7 @@ async def test_an_unanswered_blocking_turn_fails_by_name(connect):
         outcome = await simulator.finished()
     assert outcome.message == (
         "step 2 (turn_complete: {within_seconds: 0.01}): "
-        "no turnComplete before the answer to 'c1' within 0.01 s"
+        "no turnComplete before the answer to 'c1' within 0.01 s (within_seconds)"
     )
 
 

@@ -117,7 +117,7 @@ async def test_a_context_update_that_does_not_come_fails_by_name(connect):
         outcome = await simulator.finished()
     assert outcome.message == (
         "step 1 (wait_for_context_update: {declaring: h, within_seconds: 0.01}): "
-        "no context update that declares 'h' came within 0.01 s"
+        "no context update that declares 'h' came within 0.01 s (within_seconds)"
     )
 
 

@@ -322,7 +322,8 @@ async def test_an_answer_that_does_not_come_fails_the_step(connect):
     async with simulator, connect(simulator, "f"):
         outcome = await simulator.finished()
     assert outcome.message == (
-        "step 2 (wait_for_answers: {within_seconds: 0.01}): no answer to 'c1' within 0.01 s"
+        "step 2 (wait_for_answers: {within_seconds: 0.01}): no answer to 'c1' within 0.01 s "
+        "(within_seconds)"
     )
 
 

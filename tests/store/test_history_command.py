@@ -225,6 +225,7 @@ def test_what_was_interrupted_is_listed_until_somebody_has_taken_note(run, kept)
     assert traces(run("interrupted", "--json")) == ["hall-1"]
     assert "interrupted (may have happened)" in run("interrupted", "--acknowledge").stdout
     assert traces(run("interrupted", "--json")) == []
+    assert run("interrupted").stdout == "No call was interrupted\n"
     assert traces(run("--json", "--status", "interrupted")) == ["hall-1"]
 
 

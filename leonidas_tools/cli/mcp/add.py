@@ -90,7 +90,7 @@ def remove(name: Name, config: ChangedConfig = None) -> None:
     file = file_to_change(config)
     servers = written_servers(file)
     if name not in servers:
-        raise ConfigurationError(no_such_server(name, servers), file=file)
+        raise ConfigurationError(no_such_server(name, servers, add=False), file=file)
     sections = servers[name]
     update_file(file, {section: {name: None} for section in sections})
     forget(name)

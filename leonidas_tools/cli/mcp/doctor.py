@@ -22,7 +22,10 @@ def examine_server(
     name: Name,
     config: Config = None,
     call: Annotated[
-        bool, typer.Option(help="Call a tool that only reads and needs no arguments.")
+        bool,
+        typer.Option(
+            help="Call a tool that only reads, needs no arguments and is not about secrets."
+        ),
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -56,7 +59,14 @@ async def _works(
 ) -> bool:
     from leonidas_tools.mcp.doctor import examine
 
-    return await examine(name, settings, report, call=call)
+    return await examine(name, settings, report, call=call, before_call=_announce)
+
+
+def _announce(tool: str) -> None:
+    from leonidas_tools.cli import terminal
+
+    message = f"Calling {tool!r}, which says that it only reads; --no-call calls nothing"
+    terminal.say(message, err=True)
 
 
 def _show(finding: "CheckResult") -> None:

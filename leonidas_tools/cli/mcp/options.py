@@ -44,14 +44,18 @@ def server_settings(config: Path | None, name: str) -> "MCPServerSettings":
     raise ConfigurationError(no_such_server(name, servers))
 
 
-def no_such_server(name: str, servers: Collection[str]) -> str:
-    """Return a message for the name of a server that does not exist."""
+def no_such_server(name: str, servers: Collection[str], *, add: bool = True) -> str:
+    """Return a message for the name of a server that does not exist.
+
+    Where there is no server at all, it says how to `add` it.
+    """
     from leonidas_tools.settings.explain import closest
 
     near = closest(name, list(servers))
     found = f"the settings have {', '.join(map(repr, servers))}" if servers else ""
-    add = f"the settings have none; `leonidas mcp add {shlex.quote(name)} …` adds it"
-    return no_such("MCP server", name, [near] if near else [], found or add)
+    how = f"; `leonidas mcp add {shlex.quote(name)} …` adds it" if add else ""
+    none = f"the settings have none{how}"
+    return no_such("MCP server", name, [near] if near else [], found or none)
 
 
 def file_to_change(config: Path | None) -> Path:

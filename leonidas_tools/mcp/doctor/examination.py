@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shlex
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -32,13 +33,22 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.listing.listing import Listing
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
+_OF_SECRETS = re.compile("env|secret|token|key|password|credential", re.IGNORECASE)
+
 OnResult: TypeAlias = "Callable[[CheckResult], None]"
 
 
 async def examine(
-    name: str, settings: MCPServerSettings, report: OnResult, *, call: bool = True
+    name: str,
+    settings: MCPServerSettings,
+    report: OnResult,
+    *,
+    call: bool = True,
+    before_call: Callable[[str], None] = lambda _: None,
 ) -> bool:
     """Check everything that a server needs, in order; stop at the first failure.
+
+    With `call`, a tool that only reads is called last; `before_call` is given its name before.
 
     Returns:
         Whether the server works.
@@ -56,7 +66,7 @@ async def examine(
         report(finding)
         if finding.outcome == "failed":
             return False
-    return await _Examination(name, settings, report).works(call=call)
+    return await _Examination(name, settings, report).works(before_call if call else None)
 
 
 async def _before(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
@@ -78,7 +88,7 @@ class _Examination:
         self._connection = MCPConnection(name, settings)
         self._step = "start" if settings.command is not None else "protocol"
 
-    async def works(self, *, call: bool) -> bool:
+    async def works(self, before_call: Callable[[str], None] | None) -> bool:
         connection = self._connection
         guard = asyncio.timeout(connection.limit_seconds)
         try:
@@ -91,9 +101,9 @@ class _Examination:
                 self._step = "ping"
                 self._report(await self._ping())
                 guard.reschedule(None)
-                if not call:
+                if before_call is None:
                     return True
-                answered = await self._called(tools)
+                answered = await self._called(tools, before_call)
                 self._report(answered)
                 return answered.outcome != "failed"
         except Exception as error:  # noqa: BLE001 - any error is a finding
@@ -170,14 +180,20 @@ class _Examination:
             step="ping", outcome="ok", message="it answers", seconds=time.perf_counter() - begun
         )
 
-    async def _called(self, tools: list[mcp_types.Tool]) -> CheckResult:
-        tool = next((each for each in tools if _is_harmless(each)), None)
+    async def _called(
+        self, tools: list[mcp_types.Tool], before_call: Callable[[str], None]
+    ) -> CheckResult:
+        tool = min(filter(_is_harmless, tools), key=_parameters, default=None)
         if tool is None:
             return CheckResult(
                 step="call",
                 outcome="ok",
-                message="none was made: no tool says that it only reads, and needs no arguments",
+                message=(
+                    "none was made: no tool says that it only reads, needs no arguments, and has "
+                    "nothing of secrets in its name or description"
+                ),
             )
+        before_call(tool.name)
         begun = time.perf_counter()
         seconds = self._connection.limit_seconds
         try:
@@ -239,7 +255,12 @@ class _WarningCollector(logging.Handler):
 
 def _is_harmless(tool: mcp_types.Tool) -> bool:
     reads = tool.annotations is not None and bool(tool.annotations.read_only_hint)
-    return reads and not tool.input_schema.get("required")
+    told = f"{tool.name} {tool.description or ''}"
+    return reads and not tool.input_schema.get("required") and not _OF_SECRETS.search(told)
+
+
+def _parameters(tool: mcp_types.Tool) -> int:
+    return len(tool.input_schema.get("properties") or ())
 
 
 async def _no_progress(progress: float | None, total: float | None, message: str | None) -> None:
