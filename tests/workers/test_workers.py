@@ -526,4 +526,4 @@ async def test_an_object_that_cannot_be_pickled_is_one_clear_answer() -> None:
         answer = await tools.execute("method", {"a": 1})
     assert (answer.status, answer.reason_code) == ("failed", "not_portable")
     assert answer.message is not None
-    assert "cannot be given 'Adder.add' (TypeError)" in answer.message
+    assert "'Adder.add' (TypeError) cannot be sent" in answer.message
