@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import Field
 
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Model, ModelParameters
-from leonidas_tools.agent.react import CallsMade, Gathering, ReActAgent, TurnEnded
+from leonidas_tools.agent.react import CallsMade, CollectedSecrets, ReActAgent, TurnEnded
 from leonidas_tools.agent.record import AgentStatus
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.calls.context import ToolContext  # noqa: TC001 - read with the annotations
@@ -45,9 +45,10 @@ ENDED_AS = {
     AgentStatus.FAILED: ResultStatus.UNAVAILABLE,
 }
 _INSTRUCTIONS = (
-    "You work on a task for a voice assistant that talks with the user meanwhile. You cannot ask "
-    "the user by yourself. When there is progress worth telling, write one short sentence of it "
-    "beside your calls. End with an answer of a few sentences that can be spoken."
+    "You work on a task for a voice assistant that talks with the user in the meantime. You "
+    "cannot ask the user yourself. When there is progress worth reporting, write one short "
+    "sentence about it along with your calls. End with an answer of a few sentences that can be "
+    "spoken."
 )
 
 Task: TypeAlias = Annotated[str, Field(min_length=1, max_length=10_000)]
@@ -73,13 +74,13 @@ class DelegationLimits:
     def __post_init__(self) -> None:
         counts = (self.max_at_once, self.max_depth, self.max_iterations)
         if min(*counts, self.max_calls, self.max_tokens) < 1:
-            raise ValueError(f"the bounds of a delegation are 1 or more: {self!r}")
+            raise ValueError(f"the bounds of a delegation must be 1 or more: {self!r}")
         if self.max_seconds <= 0 or self.progress_seconds < 0:
-            raise ValueError(f"the times of a delegation are above 0: {self!r}")
+            raise ValueError(f"the times of a delegation must be above 0: {self!r}")
 
 
 class Delegation:
-    """The tools `delegate` and `stop_delegated`: an agent works while the conversation goes on.
+    """The tools `delegate` and `stop_delegated`: an agent works while the conversation continues.
 
     The agent uses the tools of the runtime that runs `delegate`, in the session of the call: under
     the same policies, for the same user, with the same approvals. The voice model asks the user
@@ -177,14 +178,14 @@ class Delegation:
     async def _delegate(  # noqa: D417 - models read it; `ctx` is not an argument
         self, task: Task, ctx: ToolContext
     ) -> ToolResult:
-        """Give a job of several steps to an agent that works on it in the background.
+        """Delegate a task of several steps to an agent that works on it in the background.
 
-        Go on talking with the user meanwhile: its answer comes by itself, maybe minutes later. Do
-        not call it again for the same job. What the agent's own calls have to ask comes as a
-        question with an id, which you put to the user and answer as any other.
+        Continue the conversation in the meantime: the answer arrives by itself, maybe minutes
+        later. Do not call it again for the same task. If the agent's own calls need an answer, you
+        receive a question with an id: ask the user and answer it as any other.
 
         Args:
-            task: What is to be done, whole and in itself: the agent has not heard the conversation.
+            task: What to do, complete and self-contained: the agent does not know the conversation.
         """
         invocation = current()
         runtime = runtime_of(invocation.host)
@@ -207,7 +208,7 @@ class Delegation:
     async def _stop_delegated(  # noqa: D417 - models read it; `ctx` is not an argument
         self, ctx: ToolContext, task: str = ""
     ) -> ToolResult:
-        """Stop what was delegated, with all that it does, because the user does not want it.
+        """Stop delegated tasks and their calls, because the user does not want them.
 
         Args:
             task: Words of the task to stop, where there are several; empty stops all.
@@ -284,7 +285,7 @@ class _DelegatedWork:
                 self._delegation.opened() as model,
             ):
                 agent = self._delegation.agent(model, self._runtime, deepest=self._deepest)
-                with Gathering(self._secrets):
+                with CollectedSecrets(self._secrets):
                     result = await agent.run(
                         task,
                         session=self._ctx.session,
@@ -301,7 +302,7 @@ class _DelegatedWork:
                 message=message,
                 reason_code="max_seconds",
             )
-        return _told(result)
+        return _result(result)
 
     def _follow(self, step: Step) -> None:
         """Record a turn, and report text beside calls as progress at intervals."""
@@ -330,7 +331,7 @@ def _depth() -> int:
     return depth
 
 
-def _told(result: AgentResult) -> ToolResult:
+def _result(result: AgentResult) -> ToolResult:
     """Return the result of a run for the voice model."""
     body = done(result.turns)
     if result.ok:

@@ -98,9 +98,9 @@ class Fragment:
 
     def __post_init__(self) -> None:
         if min(self.max_iterations, self.max_calls, self.max_tokens or 1) < 1:
-            raise ValueError(f"the bounds of the fragment {self.name!r} are 1 or more")
+            raise ValueError(f"the bounds of the fragment {self.name!r} must be 1 or more")
         if self.max_seconds <= 0:
-            raise ValueError(f"max_seconds of the fragment {self.name!r} is above 0")
+            raise ValueError(f"max_seconds of the fragment {self.name!r} must be above 0")
 
     @property
     def is_manager(self) -> bool:
@@ -140,7 +140,7 @@ class FragmentStep(NamedTuple):
     step: Step
 
 
-class Surroundings(NamedTuple):
+class EnclosingWork(NamedTuple):
     """The enclosing work of fragments."""
 
     budget: Budget
@@ -148,8 +148,8 @@ class Surroundings(NamedTuple):
     on_question: OnQuestion | None = None  # called with each question that no channel handles
 
 
-surroundings: ContextVar[Surroundings | None] = ContextVar(
-    "leonidas_tools_fragments_surroundings", default=None
+enclosing_work: ContextVar[EnclosingWork | None] = ContextVar(
+    "leonidas_tools_fragments_enclosing_work", default=None
 )
 
 
@@ -222,7 +222,7 @@ class Fragments:
         short_term: ShortTermMemory | None = None,
     ) -> None:
         if max_depth < 1:
-            raise ValueError(f"max_depth is 1 or more, not {max_depth!r}")
+            raise ValueError(f"max_depth must be 1 or more, not {max_depth!r}")
         self.by_name = _by_name(fragments)
         self.max_depth = max_depth
         self._model = model
@@ -258,7 +258,7 @@ class Fragments:
             """Work on a task.
 
             Args:
-                task: What is to be done, whole and in itself: nothing else is known of it.
+                task: What to do, complete and self-contained: nothing else is known of it.
             """
             return await self._work(fragment, task, ctx)
 
@@ -285,14 +285,14 @@ class Fragments:
         if _depth(self.by_name) > self.max_depth:
             message = say("fragment_too_deep", most=self.max_depth)
             raise ToolError(message, status="limited", reason_code="max_depth")
-        around = surroundings.get()
+        around = enclosing_work.get()
         outer = None if around is None else around.budget
         budget = Budget(fragment.max_tokens, max_calls=fragment.max_calls, outer=outer)
         begun = time.perf_counter()
         turns: list[Turn] = []
         try:
             async with asyncio.timeout(fragment.max_seconds) as limit:
-                ended = _told(await self._run(fragment, task, ctx, runtime, budget, turns))
+                ended = _result(await self._run(fragment, task, ctx, runtime, budget, turns))
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -320,7 +320,7 @@ class Fragments:
         budget: Budget,
         turns: list[Turn],
     ) -> AgentResult:
-        around = surroundings.get()
+        around = enclosing_work.get()
 
         def follow(step: Step) -> None:
             if isinstance(step, TurnEnded):
@@ -333,7 +333,7 @@ class Fragments:
                 ctx.progress(**pending.to_response())
 
         on_question = ask if around is None else around.on_question
-        below = Surroundings(budget, None if around is None else around.on_step, on_question)
+        below = EnclosingWork(budget, None if around is None else around.on_step, on_question)
         may_use = self._may_use(fragment, self._brought(fragment, runtime))
         _warn_of_unknown_tools(fragment, runtime)
         async with self._opened(fragment) as model:
@@ -347,7 +347,7 @@ class Fragments:
                 may_use=may_use,
                 short_term=self._short_term,
             )
-            token = surroundings.set(below)
+            token = enclosing_work.set(below)
             try:
                 return await agent.run(
                     task,
@@ -357,7 +357,7 @@ class Fragments:
                     within=budget,
                 )
             finally:
-                surroundings.reset(token)
+                enclosing_work.reset(token)
 
     def _opened(self, fragment: Fragment) -> AbstractAsyncContextManager[Model]:
         model = self._model if fragment.model is None else self._models[fragment.model]
@@ -532,7 +532,7 @@ def _depth(names: Iterable[str]) -> int:
     return depth
 
 
-def _told(result: AgentResult) -> ToolResult:
+def _result(result: AgentResult) -> ToolResult:
     """Return the result of a run for the model that delegated the task."""
     body = done(result.turns)
     if result.answer:

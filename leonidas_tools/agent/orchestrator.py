@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.agent.fragments import (
+    EnclosingWork,
     Fragments,
     FragmentStep,
-    Surroundings,
+    enclosing_work,
     register,
-    surroundings,
 )
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Message, answer
 from leonidas_tools.agent.parser import json_values
 from leonidas_tools.agent.react import (
     STATUS_SUBSTREAM,
     AgentLimits,
-    Gathering,
+    CollectedSecrets,
     ReActAgent,
     TurnEnded,
     as_runtime,
@@ -65,8 +65,8 @@ FRAGMENT = "fragment"
 
 _INSTRUCTIONS = (
     "You lead a piece of work. Hand each part of it to the expert whose description fits, by "
-    "calling it with a task that is whole in itself: it knows nothing else. Where one fails, try "
-    "another one, or say the task in other words. Write the final answer yourself."
+    "calling it with a complete and self-contained task: it knows nothing else. If one fails, try "
+    "another one, or word the task differently. Write the final answer yourself."
 )
 _LONGEST_STEPS = 4_000
 _LONGEST_LESSON = 500
@@ -185,9 +185,9 @@ class Orchestrator(Stage):
             max_iterations=max_iterations, max_calls=max_calls, max_tokens=max_tokens
         )
         if max_attempts < 1:
-            raise ValueError(f"max_attempts is 1 or more, not {max_attempts!r}")
+            raise ValueError(f"max_attempts must be 1 or more, not {max_attempts!r}")
         if max_seconds is not None and max_seconds <= 0:
-            raise ValueError(f"max_seconds is above 0, not {max_seconds!r}")
+            raise ValueError(f"max_seconds must be above 0, not {max_seconds!r}")
         if not isinstance(fragments, Fragments):
             fragments = Fragments(
                 model,
@@ -198,12 +198,14 @@ class Orchestrator(Stage):
                 short_term=short_term,
             )
         elif models is not None:
-            raise ValueError("models is given beside Fragments, which have theirs: give it to them")
+            raise ValueError(
+                "models cannot be given with Fragments, which have their own: set it there"
+            )
         if not fragments.by_name:
             raise ValueError("there are no fragments: give some, or use ReActAgent")
         if memory is not None and not _remembers(memory):
             raise TypeError(
-                f"memory takes an object with recall(task, session=…) and learn(lesson, "
+                "memory must be an object with recall(task, session=…) and learn(lesson, "
                 f"session=…), such as a StoredMemory, not {memory!r}"
             )
         self.model = model
@@ -257,7 +259,7 @@ class Orchestrator(Stage):
                 if not limit.expired():
                     raise
                 result = work.late(history)
-        work.tell(result)
+        work.emit_step(result)
         return result
 
     async def steps(
@@ -308,10 +310,10 @@ class _LedWork:
         lead: Orchestrator,
         task: str,
         session: ToolSession,
-        tell: Callable[[OrchestratorStep], None],
+        emit_step: Callable[[OrchestratorStep], None],
         on_question: OnQuestion | None,
     ) -> None:
-        self.tell = tell
+        self.emit_step = emit_step
         self._lead = lead
         self._task = task
         self._session = session
@@ -324,9 +326,9 @@ class _LedWork:
     async def run(self, history: Sequence[Message]) -> AgentResult:
         """Recall, work and evaluate until the task is done or a limit is reached, then learn."""
         instructions = await self._instructions()
-        asked = self._task
+        prompt = self._task
         for attempt in range(1, self._lead.max_attempts + 1):
-            result = await self._attempt(asked, history, instructions)
+            result = await self._attempt(prompt, history, instructions)
             evaluated = await self._evaluated(result)
             if not result.ok or evaluated is None or evaluated.is_done is not False:
                 break
@@ -335,7 +337,7 @@ class _LedWork:
                 break
             history = [each for each in result.messages if each.role != "system"]
             missing = evaluated.missing or "-"
-            asked = self._wording.text("agent_not_done", missing=missing)
+            prompt = self._wording.text("agent_not_done", missing=missing)
         if evaluated is not None and evaluated.lesson:
             await self._learn(evaluated.lesson)
         return replace(result, **self._record())
@@ -367,7 +369,7 @@ class _LedWork:
         return self._lead.runtime.settings.current.wording or AS_IT_IS
 
     async def _attempt(
-        self, asked: str, history: Sequence[Message], instructions: str
+        self, prompt: str, history: Sequence[Message], instructions: str
     ) -> AgentResult:
         """Run the model, which delegates parts of the task to fragments, until it answers."""
         lead = self._lead
@@ -383,11 +385,11 @@ class _LedWork:
             short_term=lead.short_term,
             may_use=lambda tool: tool.name in lead.fragments.by_name,
         )
-        token = surroundings.set(Surroundings(self._budget, self.tell, self._on_question))
+        token = enclosing_work.set(EnclosingWork(self._budget, self.emit_step, self._on_question))
         try:
-            with Gathering(self._secrets):
+            with CollectedSecrets(self._secrets):
                 result = await agent.run(
-                    asked,
+                    prompt,
                     session=self._session,
                     history=history,
                     on_step=self._follow,
@@ -395,14 +397,14 @@ class _LedWork:
                     within=self._budget,
                 )
         finally:
-            surroundings.reset(token)
+            enclosing_work.reset(token)
         return result
 
     def _follow(self, step: Step) -> None:
         if isinstance(step, TurnEnded):
             self._turns.append(replace(step.turn, number=len(self._turns) + 1))
         if not isinstance(step, AgentResult):  # `run` sends the final result
-            self.tell(step)
+            self.emit_step(step)
 
     async def _instructions(self) -> str:
         """Return the instructions for the model, with statistics and memories."""
@@ -410,7 +412,7 @@ class _LedWork:
         if lines := await self._measured():
             said.append(self._wording.text("agent_measures", measures="\n".join(lines)))
         if memories := await self._recalled():
-            self.tell(Recalled(memories))
+            self.emit_step(Recalled(memories))
             listed = "\n".join(f"- {each}" for each in memories)
             said.append(self._wording.text("agent_recalled", memories=listed))
         return "\n\n".join(said)
@@ -455,7 +457,7 @@ class _LedWork:
             for turn in self._turns
             for call, result in zip(turn.calls, turn.results, strict=True)
         ]
-        asked = self._wording.text(
+        prompt = self._wording.text(
             "agent_evaluate_ask",
             task=self._task,
             steps="\n".join(steps)[-_LONGEST_STEPS:] or "-",
@@ -467,13 +469,13 @@ class _LedWork:
             most = min(left, parameters.max_output_tokens or left)
             parameters = replace(parameters, max_output_tokens=most)
         try:
-            said = await answer(self._lead.model, [Message.user(asked)], (), parameters)
+            said = await answer(self._lead.model, [Message.user(prompt)], (), parameters)
         except ModelError as error:
             _logger.warning("The outcome of a task cannot be evaluated: %s", error)
             return None
         self._budget.add(said.usage)
         evaluated = _read(said.text, KnownSecrets(self._secrets))
-        self.tell(evaluated)
+        self.emit_step(evaluated)
         return evaluated
 
     def _not_done(self, result: AgentResult, evaluated: Evaluated) -> AgentResult:
@@ -492,7 +494,7 @@ class _LedWork:
         except LeonidasError as error:
             _logger.warning("A lesson cannot be stored: %s", error)
         else:
-            self.tell(Learned(lesson))
+            self.emit_step(Learned(lesson))
 
 
 def _read(text: str, secrets: KnownSecrets) -> Evaluated:

@@ -58,7 +58,7 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
         >>> parse('Thought: sum\nAction: add\nAction Input: {"a": 1, "b": 2}').calls[0]
         ParsedCall(name='add', arguments={'a': 1, 'b': 2})
         >>> parse('Action: add\nAction Input: {"a": 1, "b"').problems
-        ("The call of 'add' was cut off in the middle and not run. Write it once more, whole.",)
+        ("The call of 'add' was cut off in the middle and not run. Write it again in full.",)
         >>> parse("It is 3.").answer
         'It is 3.'
     """

@@ -72,7 +72,8 @@ class Planner:
     ) -> None:
         if max_tasks < 1 or max_replans < 0:
             raise ValueError(
-                f"max_tasks is 1 or more and max_replans 0 or more: {max_tasks}, {max_replans}"
+                f"max_tasks must be 1 or more and max_replans 0 or more, not {max_tasks}, "
+                f"{max_replans}"
             )
         self.model = model
         self.max_tasks = max_tasks
@@ -99,11 +100,11 @@ class Planner:
             ModelError: The model does not answer.
         """
         listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
-        asked = wording.text("agent_plan_ask", task=task, tools=listed or "-", most=self.max_tasks)
+        prompt = wording.text("agent_plan_ask", task=task, tools=listed or "-", most=self.max_tasks)
         if so_far:
             done = "\n".join(f"- {each.status.value}: {each.title}" for each in so_far)
-            asked = f"{asked}\n\n{wording.text('agent_plan_again', tasks=done)}"
-        said = await answer(self.model, [Message.user(asked)], (), self.parameters)
+            prompt = f"{prompt}\n\n{wording.text('agent_plan_again', tasks=done)}"
+        said = await answer(self.model, [Message.user(prompt)], (), self.parameters)
         known = {tool.name for tool in tools}
         tasks = [each for found in _items(said.text) if (each := _planned(found, known))]
         return Plan(tasks=tasks[: self.max_tasks], usage=said.usage)

@@ -86,7 +86,7 @@ _secrets_above: ContextVar[set[str] | None] = ContextVar(
 """The secrets of the enclosing agent, or other work, whose calls run here."""
 
 
-class Gathering:
+class CollectedSecrets:
     """Collects the secret arguments of agents in this block, also for the enclosing work."""
 
     __slots__ = ("_secrets", "_token")
@@ -136,7 +136,7 @@ class AgentLimits:
     def __post_init__(self) -> None:
         bounds = (self.max_iterations, self.max_calls_per_turn, self.max_corrections)
         if min(*bounds, *(b for b in (self.max_tokens, self.max_calls) if b is not None)) < 1:
-            raise ValueError(f"the bounds of an agent are 1 or more: {self!r}")
+            raise ValueError(f"the bounds of an agent must be 1 or more: {self!r}")
 
 
 class Thought(NamedTuple):
@@ -301,12 +301,12 @@ class ReActAgent(Stage):
         """Run a task like `run`, and yield each step; the last step is the result."""
         async with _Run(self, session, on_chunk, on_question, within) as run:
             await run.begin(task, history)
-            while (asked := await run.ask()) is not None:
-                for step in asked.steps:
+            while (response := await run.ask()) is not None:
+                for step in response.steps:
                     yield step
-                turn = await run.act(asked)
+                turn = await run.act(response)
                 yield TurnEnded(turn)
-                await run.conclude(asked, turn)
+                await run.conclude(response, turn)
         assert run.result is not None
         yield run.result
 
@@ -428,7 +428,7 @@ class _Run:
         begun = time.perf_counter()
         self._corrections_of_turn = []
         self._emit(_ITERATION, {"number": number, "of": self._limits.max_iterations})
-        said = await self._said(number)
+        said = await self._request_answer(number)
         if said is None:
             return None
         is_text = bool(self._tools) and not self._is_native
@@ -441,45 +441,45 @@ class _Run:
         if thought:
             if is_read:
                 shown = KnownSecrets(self._secrets).text(thought)[:_LONGEST_SAID]
-                self._tell(number, step="thought", message=shown)
+                self._emit_step(number, step="thought", message=shown)
             steps.append(Thought(thought))
         if calls:
             if is_read:
-                self._tell(number, step="action", tools=[call.name for call in calls])
+                self._emit_step(number, step="action", tools=[call.name for call in calls])
             steps.append(CallsMade(calls, said.text.strip() if self._is_native else ""))
         return _ReadAnswer(begun, said, thought, calls, problems, final, steps)
 
-    async def act(self, asked: _ReadAnswer) -> Turn:
+    async def act(self, response: _ReadAnswer) -> Turn:
         """Run the calls of a turn, and return the turn."""
-        number, calls = len(self._turns) + 1, asked.calls
+        number, calls = len(self._turns) + 1, response.calls
         results: Sequence[ToolResult] = ()
         if calls:
-            with Gathering(self._secrets):
+            with CollectedSecrets(self._secrets):
                 results = await self._run(calls)
             if self._agent.runtime.events.is_recording:
                 statuses = [result.status.value for result in results]
-                self._tell(number, step="observation", statuses=statuses)
+                self._emit_step(number, step="observation", statuses=statuses)
         turn = Turn(
             number=number,
-            thought=asked.thought,
-            text=asked.said.text,
+            thought=response.thought,
+            text=response.said.text,
             calls=calls,
             results=results,
-            problems=asked.problems,
+            problems=response.problems,
             corrections=tuple(self._corrections_of_turn),
-            usage=asked.said.usage,
-            end=asked.said.end,
-            seconds=time.perf_counter() - asked.begun,
+            usage=response.said.usage,
+            end=response.said.end,
+            seconds=time.perf_counter() - response.begun,
         )
-        self._reflected = self._reflection(turn) if asked.final is None or calls else None
+        self._reflected = self._reflection(turn) if response.final is None or calls else None
         if self._reflected is not None:
             turn = replace(turn, decision=self._reflected.decision.value)
         self._turns.append(turn)
         return turn
 
-    async def conclude(self, asked: _ReadAnswer, turn: Turn) -> None:
+    async def conclude(self, response: _ReadAnswer, turn: Turn) -> None:
         """Process a turn: record it, and set `result` at the end of the run."""
-        self._conclude(turn, asked.said, asked.final)
+        self._conclude(turn, response.said, response.final)
         if self.result is None and (self._reflected or self._agent.planner):
             await self._go_on(turn, self._reflected)
 
@@ -505,7 +505,7 @@ class _Run:
             [*((),) * len(done), *([own[name] for name in t.tools] for t in plan.tasks)],
         )
         self._emit(EventKind.TASK_LIST, {"tasks": [task.to_json() for task in tasks]})
-        self._say(self._wording.text("agent_plan", tasks=planned_text(tasks)))
+        self._add_message(self._wording.text("agent_plan", tasks=planned_text(tasks)))
 
     def _tasks(self) -> Sequence[Task]:
         list_ = self._session.find(TaskList)
@@ -527,7 +527,7 @@ class _Run:
                 self._end(AgentStatus.STOPPED, reflection.reason)
                 return
             if reflection.advice is not None:
-                self._say(self._wording.reword(reflection.advice) or reflection.advice)
+                self._add_message(self._wording.reword(reflection.advice) or reflection.advice)
         planner, tasks = self._agent.planner, self._tasks()
         if planner is None or self._plans > planner.max_replans:
             return
@@ -602,7 +602,7 @@ class _Run:
     def _wording(self) -> Wording:
         return self._agent.runtime.settings.current.wording or AS_IT_IS
 
-    async def _said(self, number: int) -> Answer | None:
+    async def _request_answer(self, number: int) -> Answer | None:
         """Send a request to the model, and end the run if there is no answer."""
         if self._window is not None:
             self._budget.add(await self._window.fit(self._messages, self._wording))
@@ -614,7 +614,7 @@ class _Run:
             number == self._limits.max_iterations or not self._agent.react_mode
         )
         if is_last:
-            self._say(self._wording.text("agent_last_turn"))
+            self._add_message(self._wording.text("agent_last_turn"))
         self._may_call = self._agent.react_mode or number == 1
         try:
             said = await self._answer(left)
@@ -637,7 +637,7 @@ class _Run:
         except ModelError as error:
             if error.reason != "tools_unsupported" or self._agent.function_calling == "native":
                 raise
-        self._speak_text()
+        self._use_text_calls()
         return await self._answer(left)
 
     def _seen(self) -> Sequence[Message]:
@@ -645,7 +645,7 @@ class _Run:
         window = self._window
         return self._messages if window is None else window.seen(self._messages, self._wording)
 
-    def _speak_text(self) -> None:
+    def _use_text_calls(self) -> None:
         """Describe the tools in the prompt from now on, as the server accepts no declarations."""
         self._is_native = False
         rest = [message for message in self._messages if message.role != "system"]
@@ -785,16 +785,16 @@ class _Run:
                 identifier = self._id_prefix + call.id
                 to_run[at] = {"name": call.name, "arguments": arguments, "id": identifier}
         ran = await self._executed(list(to_run.values()))
-        for (at, asked), result in zip(to_run.items(), ran, strict=True):
-            ended = await self._late.of(asked["id"], result)
+        for (at, request), result in zip(to_run.items(), ran, strict=True):
+            ended = await self._late.of(request["id"], result)
             results[at] = ended if ended.ok else await self._corrected(calls[at], ended)
         return [results[at] for at in range(len(calls))]
 
-    async def _executed(self, asked: Sequence[Mapping[str, Any]]) -> Sequence[ToolResult]:
+    async def _executed(self, calls: Sequence[Mapping[str, Any]]) -> Sequence[ToolResult]:
         runtime = self._agent.runtime
-        if len(asked) != 1:
-            return await runtime.execute_turn(asked, session=self._session)
-        only = asked[0]  # a single call needs no ordering
+        if len(calls) != 1:
+            return await runtime.execute_turn(calls, session=self._session)
+        only = calls[0]  # a single call needs no ordering
         result = await runtime.execute(
             only["name"], only["arguments"], session=self._session, call_id=only["id"]
         )
@@ -869,9 +869,9 @@ class _Run:
             self._messages.append(Message.assistant(said.text))
             lines = [f"Observation: {text}" for text in observed] + list(turn.problems)
         if lines:
-            self._say("\n".join(lines))
+            self._add_message("\n".join(lines))
 
-    def _say(self, text: str) -> None:
+    def _add_message(self, text: str) -> None:
         """Add a user message; merge it into a preceding one, as some models require that."""
         last = self._messages[-1]
         if last.role == "user":
@@ -903,7 +903,7 @@ class _Run:
             secrets=frozenset(self._secrets),
         )
 
-    def _tell(self, number: int, **data: Any) -> None:
+    def _emit_step(self, number: int, **data: Any) -> None:
         """Emit an `iteration` event about a step of the turn."""
         self._emit(_ITERATION, {"number": number, **data})
 
@@ -942,9 +942,9 @@ class _LateResults:
 
     def follow(self) -> None:
         """Subscribe to the questions and results of the session."""
-        self._ends = [self._desk.on_outcome(self._hear), self._desk.on_left(self._hand_on)]
+        self._ends = [self._desk.on_outcome(self._receive), self._desk.on_left(self._hand_on)]
 
-    def _hear(self, call: ToolCall, result: ToolResult) -> None:
+    def _receive(self, call: ToolCall, result: ToolResult) -> None:
         if result.reason_code != REPEATED and call.id is not None and self._is_own(call.id):
             self._results.setdefault(call.id, []).append(result)
             self._came.set()
@@ -954,8 +954,8 @@ class _LateResults:
             self._on_question(question.call, self._desk.pending_result(question))
 
     def _own_questions(self) -> list[Question]:
-        asked = [r for r in self._desk.pending() if r.call_id is not None]
-        return [self._desk.question(r.id) for r in asked if self._is_own(r.call_id or "")]
+        requests = [r for r in self._desk.pending() if r.call_id is not None]
+        return [self._desk.question(r.id) for r in requests if self._is_own(r.call_id or "")]
 
     def _is_own(self, call_id: str) -> bool:
         return call_id.startswith(self._id_prefix)
@@ -994,7 +994,9 @@ def as_runtime(tools: Any) -> ToolRuntime:
     if runtime is not None:
         return runtime
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise TypeError(f"tools takes a ToolRuntime, a processor with one, or tools, not {tools!r}")
+        raise TypeError(
+            f"tools must be a ToolRuntime, a processor with one, or tools, not {tools!r}"
+        )
     return ToolRuntime(tools, builtin_tools=False)
 
 

@@ -160,8 +160,8 @@ class Reflector:
             and result.status is ResultStatus.FAILED
             and len(made) < self.max_corrections
         ):
-            asked = wording.text("agent_code_ask", code=code, error=result.message or "it failed")
-            said = await answer(self.model, [Message.user(asked)])
+            prompt = wording.text("agent_code_ask", code=code, error=result.message or "it failed")
+            said = await answer(self.model, [Message.user(prompt)])
             corrected = code_in(said.text)
             if not corrected or corrected == code:
                 break

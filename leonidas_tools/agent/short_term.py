@@ -54,7 +54,9 @@ class ShortTermMemory:
 
     def __post_init__(self) -> None:
         if self.max_tokens < _FEWEST_TOKENS:
-            raise ValueError(f"max_tokens is {_FEWEST_TOKENS} or more, not {self.max_tokens!r}")
+            raise ValueError(
+                f"max_tokens must be {_FEWEST_TOKENS} or more, not {self.max_tokens!r}"
+            )
 
 
 class Window:
@@ -95,7 +97,7 @@ class Window:
             for place, message in enumerate(rest[self._begin : begin], start=self._begin)
             if place != self._task
         ]
-        asked = wording.text(
+        prompt = wording.text(
             "agent_summarize",
             task=rest[self._task].text[:_LONGEST_QUOTED],
             summary=self._summary or "-",
@@ -103,7 +105,7 @@ class Window:
         )
         usage, said = Usage(), ""
         try:
-            made = await answer(self._model, [Message.user(asked)], (), self._memory.parameters)
+            made = await answer(self._model, [Message.user(prompt)], (), self._memory.parameters)
             usage, said = made.usage, made.text.strip()
         except ModelError as error:
             _logger.warning("The conversation cannot be summarised and is truncated: %s", error)

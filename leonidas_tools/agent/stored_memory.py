@@ -54,7 +54,7 @@ class StoredMemory:
         least_similarity: float = 0.0,
     ) -> None:
         if limit < 1:
-            raise ValueError(f"limit is 1 or more, not {limit!r}")
+            raise ValueError(f"limit must be 1 or more, not {limit!r}")
         self._keeper = keeper
         self._embedder = embedder
         self._limit = limit

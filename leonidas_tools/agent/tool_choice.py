@@ -55,7 +55,7 @@ class ToolChoice:
 
     def __init__(self, embedder: Embedder, *, most: int = 10) -> None:
         if most < 1:
-            raise ValueError(f"most is 1 or more, not {most!r}")
+            raise ValueError(f"most must be 1 or more, not {most!r}")
         self._embedder = embedder
         self.most = most
         self._vectors: dict[str, Any] = {}

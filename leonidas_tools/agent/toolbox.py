@@ -122,7 +122,7 @@ def _make(settings: DelegateSettings) -> Sequence[Tool[..., Any]]:
 
 
 TOOLBOX = Toolbox(
-    summary="An agent that works on jobs of several steps while the voice goes on talking.",
+    summary="An agent that works on tasks of several steps while the conversation continues.",
     make=_make,
     settings=DelegateSettings,
     access=frozenset({"network"}),

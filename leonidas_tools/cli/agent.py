@@ -36,7 +36,7 @@ _MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑", "failed": 
 
 def agent(  # noqa: PLR0913, PLR0917 - the options of a command
     task: Annotated[
-        str | None, typer.Argument(help="The task; without one, tasks are typed, a line each.")
+        str | None, typer.Argument(help="The task. Default: type tasks, one per line.")
     ] = None,
     config: Config = None,
     model: Annotated[
@@ -54,15 +54,18 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
             help="An OpenAI-compatible endpoint, such as http://127.0.0.1:8080/v1.",
         ),
     ] = None,
-    max_iterations: Annotated[int, typer.Option(min=1, help="How often the model is asked.")] = 10,
+    max_iterations: Annotated[
+        int, typer.Option(min=1, help="Maximum number of model requests.")
+    ] = 10,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="How many tokens a task may take.")
+        int | None, typer.Option(min=1, help="Maximum number of tokens per task.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds for one answer of the model.")
+        float, typer.Option(min=0.1, help="Timeout of one model answer, in seconds.")
     ] = 120.0,
     text_calls: Annotated[
-        bool, typer.Option("--text-calls", help="The model calls by text, not by functions.")
+        bool,
+        typer.Option("--text-calls", help="Let the model call tools by text, not by functions."),
     ] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Plan first, and reflect after each turn.")
@@ -78,10 +81,10 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
         bool,
         typer.Option(
             "--memory",
-            help="With --fragments: recall what helps with a task, and learn, in the store.",
+            help="With --fragments: recall memories that help with a task, and store lessons.",
         ),
     ] = False,
-    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     export: Annotated[
         Path | None,
         typer.Option(
@@ -92,8 +95,8 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
 ) -> None:
     """Work on a task with a model and the tools of the settings.
 
-    The answer goes to standard output, progress to standard error. What needs approval is asked in
-    the terminal. Keys come from the environment or .env: OPENAI_API_KEY, GEMINI_API_KEY.
+    The answer goes to standard output, progress to standard error. Approvals are requested in the
+    terminal. Keys come from the environment or .env: OPENAI_API_KEY, GEMINI_API_KEY.
 
     The exit code is 1 if a task has no answer, 2 for wrong usage or settings, and 130 after Ctrl-C.
 
@@ -343,10 +346,10 @@ class _AgentLines:
         from leonidas_tools.agent import FragmentStep
 
         if isinstance(step, FragmentStep):
-            for who, text in _said(step.step):
+            for who, text in _lines(step.step):
                 self._line(who, f"{step.fragment}: {text}")
         else:
-            for who, text in _said(step):
+            for who, text in _lines(step):
                 self._line(who, text)
 
     def plan(self, _kind: "EventKind", data: "Mapping[str, Any]") -> None:
@@ -368,7 +371,7 @@ class _AgentLines:
         self._console.print(f"{who:<8} {shown}", soft_wrap=True)
 
 
-def _said(step: "OrchestratorStep") -> "Iterator[tuple[str, str]]":
+def _lines(step: "OrchestratorStep") -> "Iterator[tuple[str, str]]":
     """Yield the lines that show a step: a word for its kind, and the text."""
     from leonidas_tools.agent import Evaluated, Learned, Recalled
     from leonidas_tools.agent.react import CallsMade, Thought, TurnEnded

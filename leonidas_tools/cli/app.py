@@ -231,13 +231,13 @@ def _show_version(wanted: bool) -> None:
 def _configure(
     context: typer.Context,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log to standard error what happens inside.")
+        bool, typer.Option("--verbose", "-v", help="Log internal events to standard error.")
     ] = False,
     log_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the log to a file as well.")
     ] = None,
     log_level: Annotated[
-        _LogLevel, typer.Option(help="How much goes into the log file.")
+        _LogLevel, typer.Option(help="The level of the log file.")
     ] = _LogLevel.INFO,
     debug: Annotated[
         bool,

@@ -14,7 +14,7 @@ from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.problem import Finding
-    from leonidas_tools.settings.sound import SoundPart
+    from leonidas_tools.settings.valid_part import ValidPart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,11 +107,11 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
     """
     from leonidas_tools.settings.load import configuration_error, read_text
     from leonidas_tools.settings.problem import KeyLines
-    from leonidas_tools.settings.sound import sound_part
+    from leonidas_tools.settings.valid_part import valid_part
 
-    part: SoundPart | None = None
+    part: ValidPart | None = None
     try:
-        part = sound_part(read_text(path), path)
+        part = valid_part(read_text(path), path)
     except ConfigurationError as error:
         if not error.problems and error.line is None:  # the file cannot be read
             raise
@@ -142,7 +142,7 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
             )
 
 
-def _against_tools(path: Path, part: "SoundPart") -> "Iterator[Finding]":
+def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     """Yield valid settings that have no effect on the registered tools."""
     from leonidas_tools import ToolRuntime
     from leonidas_tools.mcp.listing.selection import check_server

@@ -12,7 +12,7 @@ import typer
 
 from leonidas_tools.cli.access import access_of_environment
 from leonidas_tools.cli.generations import model_of
-from leonidas_tools.cli.mcp.serve import Hosts, Origins, TokenEnv, listen_address, until_told
+from leonidas_tools.cli.mcp.serve import Hosts, Origins, TokenEnv, listen_address, until_stopped
 from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.cli.talking import gemini_agent, simulated_agent
 from leonidas_tools.errors import ConfigurationError
@@ -38,15 +38,15 @@ def console(
     """Serve a page that shows the tools of the settings: questions, calls, tasks, events, settings.
 
     On the page a person talks to an agent with these tools: to Gemini with GEMINI_API_KEY, without
-    a key to the simulator, which says what it has heard.
+    a key to the simulator, which confirms each input.
 
     It shows the calls of this process: `leonidas run --console` opens it beside a conversation. The
-    address that is printed has the token that everybody needs who wants to see or decide.
+    printed address has the token, which every user of the page needs.
 
     Example: leonidas console --http 8787
     """
     asyncio.run(
-        until_told(
+        until_stopped(
             _serve(
                 config or default_config(), http, token_env, allow_host or [], allow_origin or []
             )

@@ -47,7 +47,7 @@ _MIME_TYPE = f"audio/pcm;rate={MICROPHONE_HERTZ}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Company:
+class ConversationParts:
     """The parts of a conversation besides the model."""
 
     tools: AdvancedToolProcessor
@@ -69,18 +69,18 @@ def live_config() -> types.LiveConnectConfig:
 class TerminalConversation:
     """Runs one conversation, shows its happenings, and records its calls."""
 
-    def __init__(self, company: Company) -> None:
+    def __init__(self, parts: ConversationParts) -> None:
         self.log = summary.CallLog()
         self.errors: list[str] = []
         self.interrupted = False
         self.heard_all = asyncio.Event()
         """Set when the audio of the microphone ends."""
-        self._company = company
+        self._parts = parts
         self._turn_over = asyncio.Event()
         self._session = ToolSession(user=_USER)
         self._listener = HappeningListener(declared=self._declared)
 
-    async def hold(
+    async def run(
         self,
         live: GeminiLiveProcessor,
         until: Callable[[], Awaitable[float | None]],
@@ -108,25 +108,25 @@ class TerminalConversation:
         except LOST as error:
             if not limit.expired() and not failed_in_simulation(error):  # shown in the summary
                 self.errors.append(f"the connection was lost: {error}")
-                self._tell(self._listener.happening("lost", text=str(error)))
+                self._show(self._listener.happening("lost", text=str(error)))
         except asyncio.CancelledError:  # Ctrl-C: the summary still follows
             self.interrupted = True
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
         for happening in self._listener.pause():
-            self._tell(happening)
+            self._show(happening)
 
     async def _converse(
         self, agent: processor.Processor, until: Callable[[], Awaitable[None]]
     ) -> None:
-        speaker = self._company.voice.speaker
-        async with self._company.voice, aclosing(together(self._sources(), until)) as user:
+        speaker = self._parts.voice.speaker
+        async with self._parts.voice, aclosing(together(self._sources(), until)) as user:
             # Without a context, cancelling the agent would hang. The agent ends before `user` is
             # closed: a generator that is still read cannot be closed, and would hide the error.
             async with processor.context():
                 async for part in agent(user):
-                    self._hear(part)
+                    self._receive(part)
             if speaker is not None:
                 await speaker.drained()
 
@@ -139,47 +139,47 @@ class TerminalConversation:
 
     def _agent(self, live: GeminiLiveProcessor, settle_seconds: float) -> processor.Processor:
         session = self._session
-        session.put(self._company.tools.registry)  # a demo tool adds another tool to it
+        session.put(self._parts.tools.registry)  # a demo tool adds another tool to it
         agent = LiveToolSession(
-            live, self._company.tools, session=session, settle_seconds=settle_seconds
+            live, self._parts.tools, session=session, settle_seconds=settle_seconds
         )
-        if self._company.voice.speaker is None:
+        if self._parts.voice.speaker is None:
             return agent
         return agent + SpeechOutputProcessor(session=session, paced=True)
 
     def _sources(self) -> list[AsyncIterator[ProcessorPart]]:
         sources: list[AsyncIterator[ProcessorPart]] = []
-        if self._company.typed is not None:
-            sources.append(self._typed(self._company.typed))
-        if self._company.voice.microphone is not None:
-            sources.append(spoken(self._company.voice.microphone, self.heard_all))
+        if self._parts.typed is not None:
+            sources.append(self._typed(self._parts.typed))
+        if self._parts.voice.microphone is not None:
+            sources.append(spoken(self._parts.voice.microphone, self.heard_all))
         return sources
 
     async def _typed(self, typed: TypedLines) -> AsyncIterator[ProcessorPart]:
         async for line in typed.lines():
-            self._tell(self._listener.happening("said", who="user", text=line))
+            self._show(self._listener.happening("said", who="user", text=line))
             yield ProcessorPart(line, role="user")
             if not typed.interactive:  # a person waits, or interrupts
                 await self.reply()
 
-    def _hear(self, part: ProcessorPart) -> None:
-        if self._company.voice.speaker is not None:
-            _let_hear(self._company.voice.speaker, part)
-        for happening in self._listener.hear(part):
-            self._tell(happening)
+    def _receive(self, part: ProcessorPart) -> None:
+        if self._parts.voice.speaker is not None:
+            _play(self._parts.voice.speaker, part)
+        for happening in self._listener.receive(part):
+            self._show(happening)
         if part.metadata.get("turn_complete"):
             self._turn_over.set()
 
-    def _tell(self, happening: Happening) -> None:
+    def _show(self, happening: Happening) -> None:
         self.log.note(happening)
-        self._company.display.show(happening)
+        self._parts.display.show(happening)
 
     def _declared(self) -> set[str]:
-        declared = self._company.tools.declarations(self._session)
+        declared = self._parts.tools.declarations(self._session)
         return {each.name or "" for tool in declared for each in tool.function_declarations or ()}
 
 
-def _let_hear(speaker: Speaker, part: ProcessorPart) -> None:
+def _play(speaker: Speaker, part: ProcessorPart) -> None:
     blob = part.part.inline_data
     if part.metadata.get("interrupted"):
         speaker.flush()

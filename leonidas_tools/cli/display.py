@@ -105,7 +105,7 @@ class Lines:
                 self._console.print(Text(f"— {name} —", "bold"))
         width = max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT)
         # A message of the program itself is never truncated: it has instructions for the user.
-        who, text = _told(happening, _LONGEST_TEXT if happening.kind == "session" else width)
+        who, text = _text(happening, _LONGEST_TEXT if happening.kind == "session" else width)
         self._shown.add(who)
         style = _STYLES.get(who) or _style_of(happening.data)
         at = f"{happening.at_seconds:8.2f}  "
@@ -153,7 +153,7 @@ def _status_style(status: str) -> str:
     return "green" if status in ("ok", "no_results", "repeated") else "red"
 
 
-def _told(happening: Happening, width: int) -> tuple[str, str]:
+def _text(happening: Happening, width: int) -> tuple[str, str]:
     """Return the label of a happening, and its text."""
     data = happening.data
     if happening.kind == "said":
@@ -201,7 +201,7 @@ def _answer(data: Mapping[str, Any]) -> str:
     status = data["response"].get("status", "answered")
     text = f"{data['tool']}: {status} in {_duration(data['seconds'])}"
     if data.get("after_reconnect"):
-        text += ", told after the reconnect"
+        text += ", sent after the reconnect"
     asks = status == "pending_approval" and "result" in response  # its message is for the model
     keys = ("result",) if asks else ("message", "result")
     told = [response[key] for key in keys if key in response]
@@ -228,7 +228,7 @@ def _event_text(kind: str, data: Mapping[str, Any]) -> str:
             text = f"connection {data['connection']}"
             text += ", the session is resumed" if data["resumed"] else ""
             dropped = data["audio_dropped"]
-            return text + (f", {dropped} pieces of sound were dropped" if dropped else "")
+            return text + (f", {dropped} audio frames were dropped" if dropped else "")
 
 
 def _arguments(arguments: dict[str, Any]) -> str:

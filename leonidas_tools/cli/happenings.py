@@ -65,7 +65,7 @@ class HappeningListener:
         >>> listener = HappeningListener(lambda: 0.0)
         >>> words = ["How", " are", " you?", " Well."]
         >>> parts = [ProcessorPart(word, substream_name="output_transcription") for word in words]
-        >>> said = [each for part in parts for each in listener.hear(part)] + [*listener.pause()]
+        >>> said = [each for part in parts for each in listener.receive(part)] + [*listener.pause()]
         >>> [each.data["text"] for each in said]
         ['How are you?', 'Well.']
     """
@@ -92,7 +92,7 @@ class HappeningListener:
         """Return a happening at the current time."""
         return Happening(kind=kind, at_seconds=self._clock() - self._began, data=data)
 
-    def hear(self, part: ProcessorPart) -> Iterator[Happening]:
+    def receive(self, part: ProcessorPart) -> Iterator[Happening]:
         """Yield the happenings of a part."""
         if speaker := _SPEAKERS.get(part.substream_name):
             yield from self._speech(speaker, part.text)

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OldestFirst = Annotated[
-    bool, typer.Option("--oldest-first", help="The oldest first; else the newest.")
+    bool, typer.Option("--oldest-first", help="Oldest first. Default: newest first.")
 ]
 _COLUMNS = ("when", "session", "tool", "status", "took", "arguments", "result")
 _WIDEST = 60
 _LACKS = (
-    "Calls, approvals and long results are shown again; nothing runs. Audio and what was said are "
-    "not kept, secrets are masked, and long arguments and results are cut."
+    "Calls, approvals and long results are shown again; nothing is run. Audio and transcripts are "
+    "not stored, secrets are masked, and long arguments and results are truncated."
 )
 _MOST_ROWS = 1_000_000
 _SESSIONS = "`leonidas history sessions` lists them"
@@ -46,9 +46,9 @@ _SQLITE = b"SQLite format 3\0"
 
 Place = Annotated[
     str | None,
-    typer.Option("--store", help="A file or an address; else store.url of the settings."),
+    typer.Option("--store", help="A file or an address. Default: store.url of the settings."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
 def _answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None) -> T:
@@ -112,7 +112,7 @@ def _no_session(name: str) -> ConfigurationError:
 
 
 def _write_lines(rows: Iterable[Any]) -> None:
-    """Write one JSON object a line."""
+    """One JSON object per line."""
     from leonidas_tools.cli import terminal
 
     for row in rows:
@@ -142,16 +142,19 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
     status: Annotated[
         str | None, typer.Option(help="Such as ok, failed, timeout, started, interrupted.")
     ] = None,
-    session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
-    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only records of this session.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only records of this user.")] = None,
     since: Annotated[
         str | None, typer.Option(help="Such as 2h, 2026-11-22 or 2026-11-22T10:00.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Likewise.")] = None,
+    until: Annotated[str | None, typer.Option(help="Same format as --since.")] = None,
     text: Annotated[
-        str | None, typer.Option(help="Only calls that say this in arguments or result.")
+        str | None,
+        typer.Option(
+            help="Only calls with this text in name, arguments, message, reason or result."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="The maximum number.")] = 50,
     oldest_first: OldestFirst = False,
     config: Config = None,
     place: Place = None,
@@ -185,8 +188,8 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 def sessions(
-    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="How many at most.")] = 50,
+    user: Annotated[str | None, typer.Option(help="Only records of this user.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="The maximum number.")] = 50,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,
@@ -213,13 +216,13 @@ def sessions(
 
 
 def replay(  # noqa: PLR0913, PLR0917 - each is an option of the command
-    session: Annotated[str, typer.Argument(help="Its id, out of `leonidas history sessions`.")],
-    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
+    session: Annotated[str, typer.Argument(help="Its id, from `leonidas history sessions`.")],
+    user: Annotated[str | None, typer.Option(help="Only records of this user.")] = None,
     speed: Annotated[
-        float, typer.Option(min=0.0, help="How fast; 2 is twice as fast, 0 without pauses.")
+        float, typer.Option(min=0.0, help="Speed: 2 is twice as fast, 0 is without pauses.")
     ] = 1.0,
     longest_pause: Annotated[
-        float, typer.Option(min=0.0, help="No pause is longer, in seconds.")
+        float, typer.Option(min=0.0, help="The longest pause, in seconds.")
     ] = 5.0,
     config: Config = None,
     place: Place = None,
@@ -297,9 +300,9 @@ class _SessionRecords:
 
 def show(
     session: str,
-    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only records of this user.")] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=_MOST_ROWS, help="How many of each at most.")
+        int, typer.Option(min=1, max=_MOST_ROWS, help="The maximum number of each.")
     ] = 200,
     config: Config = None,
     place: Place = None,
@@ -334,14 +337,14 @@ def show(
 
 
 def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
-    session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
-    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
-    tool: Annotated[str | None, typer.Option(help="Only those about this tool.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only records of this session.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only records of this user.")] = None,
+    tool: Annotated[str | None, typer.Option(help="Only approvals for this tool.")] = None,
     decision: Annotated[
         str | None,
         typer.Option(help="Such as approved, denied, expired, withdrawn, unanswered."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="The maximum number.")] = 50,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,

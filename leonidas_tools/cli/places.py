@@ -44,9 +44,7 @@ def default_config() -> Path:
         message = f"No {names} in this folder: the demo settings are used (or name a file)"
         terminal.say(message, err=True)
         for other in _misnamed():
-            message = (
-                f"{other} is not read: rename it to {other.stem}.yaml, or add --config {other}"
-            )
+            message = f"{other} is ignored: rename it to {other.stem}.yaml, or add --config {other}"
             terminal.say(message, err=True)
         return _shipped() / "tools.yaml"
     for other in own[1:]:

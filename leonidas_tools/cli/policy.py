@@ -60,7 +60,7 @@ def list_rules(
 
 
 def explain(
-    tool: Annotated[str, typer.Argument(help="Its name; `leonidas tools list` has them all.")],
+    tool: Annotated[str, typer.Argument(help="Its name; `leonidas tools list` lists all.")],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="A JSON object, or key=value for each argument."),

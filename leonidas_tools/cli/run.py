@@ -17,7 +17,7 @@ from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leonidas_tools.cli.access import Access
-    from leonidas_tools.cli.conversation import Company
+    from leonidas_tools.cli.conversation import ConversationParts
     from leonidas_tools.cli.display import Display
     from leonidas_tools.cli.generations import Generation
     from leonidas_tools.cli.summary import Summary
@@ -55,11 +55,11 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     environment. Speak or type.
 
     Without a key, or with SCENARIO, the embedded simulator plays: by default demo, policies and
-    tools_change. Where a scenario waits for text, type it.
+    tools_change. If a scenario waits for text, type it.
 
     The exit code is 1 if a call was not answered exactly once or the protocol was broken, 2 for
     wrong usage or settings, and 130 after Ctrl-C. A call whose connection was lost counts as
-    answered if the model is told its outcome on a later connection.
+    answered if the model receives its outcome on a later connection.
 
     Example: leonidas run demo
 
@@ -152,7 +152,7 @@ async def _talk(  # noqa: PLR0913, PLR0917 - the options of the command
     """Run a real session, and return its summary."""
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.cli.console import console_beside
-    from leonidas_tools.cli.conversation import Company
+    from leonidas_tools.cli.conversation import ConversationParts
     from leonidas_tools.cli.starting import wait_for_servers
     from leonidas_tools.cli.talking import gemini_agent
     from leonidas_tools.cli.typed import TypedLines
@@ -174,8 +174,8 @@ async def _talk(  # noqa: PLR0913, PLR0917 - the options of the command
         await wait_for_servers(tools.runtime)
         where = "Gemini Live on Vertex AI" if access.vertex else "Gemini Live"
         _announce(display, f"{where}, {model}; {_how_to_talk(voice)}", mode="live")
-        company = Company(tools=tools, display=display, voice=voice, typed=typed)
-        result = await with_gemini(company, model=model, profile=profile, api_key=access.api_key)
+        parts = ConversationParts(tools=tools, display=display, voice=voice, typed=typed)
+        result = await with_gemini(parts, model=model, profile=profile, api_key=access.api_key)
         display.close(result)
     return [result]
 
@@ -193,7 +193,7 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
     """Play scenarios in order; consecutive ones with the same settings share their servers."""
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.cli.console import console_beside
-    from leonidas_tools.cli.conversation import Company
+    from leonidas_tools.cli.conversation import ConversationParts
     from leonidas_tools.cli.generations import generation_for
     from leonidas_tools.cli.starting import wait_for_servers
     from leonidas_tools.cli.talking import simulated_agent
@@ -217,13 +217,13 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
             while pending and pending[0][2] == config:
                 scenario, generation, _ = pending.pop(0)
                 tools.executor.cache.invalidate()  # earlier scenarios must have no influence
-                company = Company(
+                parts = ConversationParts(
                     tools=tools,
                     display=display,
                     voice=options.choose(by_default=False),
                     typed=typed,
                 )
-                result = await _play_one(company, scenario, generation, reason, played.speed)
+                result = await _play_one(parts, scenario, generation, reason, played.speed)
                 results.append(result)
                 if result.interrupted:
                     break
@@ -231,16 +231,20 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
 
 
 async def _play_one(
-    company: "Company", scenario: "Scenario", generation: "Generation", reason: str, speed: float
+    parts: "ConversationParts",
+    scenario: "Scenario",
+    generation: "Generation",
+    reason: str,
+    speed: float,
 ) -> "Summary":
     from leonidas_tools.cli.with_simulator import waits_for_text, with_simulator
 
     more = "; it waits for text: type it" if waits_for_text(scenario) else ""
     text = f"the simulator plays {scenario.name!r}, since {reason}{more}"
     told = {"mode": "simulator", "scenario": scenario.name, "profile": generation.profile}
-    _announce(company.display, text, **told)
-    result = await with_simulator(company, scenario=scenario, generation=generation, speed=speed)
-    company.display.close(result)
+    _announce(parts.display, text, **told)
+    result = await with_simulator(parts, scenario=scenario, generation=generation, speed=speed)
+    parts.display.close(result)
     return result
 
 

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from leonidas_tools.cli import options
-from leonidas_tools.cli.mcp.serve import Hosts, ListenAddress, Origins, listen_address, until_told
+from leonidas_tools.cli.mcp.serve import (
+    Hosts,
+    ListenAddress,
+    Origins,
+    listen_address,
+    until_stopped,
+)
 from leonidas_tools.cli.places import Config, configs_for, default_config, find_scenario
 from leonidas_tools.errors import ConfigurationError
 
@@ -56,12 +62,12 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
         typer.Option(help="Let the simulator play this in each conversation; no key is needed."),
     ] = None,
     grace: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that conversations have to end at a stop.")
+        float, typer.Option(min=0.0, help="Seconds that conversations have to end on shutdown.")
     ] = 60.0,
     allow_origin: Origins = None,
     allow_host: Hosts = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=_MOST_WORKERS, help="How many processes serve.")
+        int, typer.Option(min=1, max=_MOST_WORKERS, help="The number of processes.")
     ] = 1,
     worker: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -80,7 +86,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
     secret, place = _secret(secret_env, secret_file), listen_address(http)
     pages = {"hosts": allow_host or [], "origins": allow_origin or []}
     if workers > 1 and worker is None:
-        asyncio.run(until_told(_serve_by_workers(place, workers)))
+        asyncio.run(until_stopped(_serve_by_workers(place, workers)))
         return
 
     async def run() -> None:
@@ -97,17 +103,17 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
             await _serve(tools, live, secret, place, grace, pages, worker)
 
     if worker is None:
-        asyncio.run(until_told(run()))
+        asyncio.run(until_stopped(run()))
     else:
         from leonidas_tools.gateway.workers import while_parent_lives
 
-        asyncio.run(until_told(while_parent_lives(run())))
+        asyncio.run(until_stopped(while_parent_lives(run())))
 
 
 def token(
     user: Annotated[str, typer.Option(help="Who signs in with it.")],
     seconds: Annotated[float, typer.Option(min=1.0, help="How long it is valid.")] = 3600.0,
-    metrics: Annotated[bool, typer.Option("--metrics", help="For /metrics alone.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Only for /metrics.")] = False,
     secret_env: SecretEnv = _SECRET,
     secret_file: SecretFile = None,
 ) -> None:

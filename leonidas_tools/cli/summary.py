@@ -103,7 +103,7 @@ class Summary:
             parts.append(f"{self.connections} connections, {survived}")
         if self.violations:
             parts.append(_counted(self.violations, "violation"))
-        parts.append("interrupted" if self.interrupted else "all is well" if self.ok else "failed")
+        parts.append("interrupted" if self.interrupted else "passed" if self.ok else "failed")
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:

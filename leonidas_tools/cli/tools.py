@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.option_sources import Effective
     from leonidas_tools.tools.registry import AnyTool
 
-Name = Annotated[str, typer.Argument(help="Its name; `leonidas tools list` has them all.")]
+Name = Annotated[str, typer.Argument(help="Its name; `leonidas tools list` lists all.")]
 
 
 def commands() -> typer.Typer:
@@ -129,7 +129,7 @@ def call(
         typer.Argument(help="A JSON object, or key=value for each argument."),
     ] = None,
     config: Config = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer on one line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result on one line.")] = False,
 ) -> None:
     """Call a tool and print its answer.
 

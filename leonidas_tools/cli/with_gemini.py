@@ -10,7 +10,7 @@ from google.auth.exceptions import GoogleAuthError
 from google.genai import types
 
 from leonidas_tools.cli import summary
-from leonidas_tools.cli.conversation import Company, TerminalConversation, live_config
+from leonidas_tools.cli.conversation import ConversationParts, TerminalConversation, live_config
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 
@@ -22,7 +22,7 @@ _SETTLE_SECONDS = 10.0
 
 
 async def with_gemini(
-    company: Company, *, model: str, profile: str | None, api_key: str | None
+    parts: ConversationParts, *, model: str, profile: str | None, api_key: str | None
 ) -> summary.Summary:
     """Run a conversation with Gemini Live; the user types, or speaks into the microphone.
 
@@ -31,23 +31,23 @@ async def with_gemini(
     Raises:
         ConfigurationError: The environment has no access to Vertex AI.
     """
-    live = gemini_model(company.tools, model=model, profile=profile, api_key=api_key)
-    conversation = TerminalConversation(company)
-    await conversation.hold(
-        live, partial(_over, conversation, company), settle_seconds=_SETTLE_SECONDS
+    live = gemini_model(parts.tools, model=model, profile=profile, api_key=api_key)
+    conversation = TerminalConversation(parts)
+    await conversation.run(
+        live, partial(_over, conversation, parts), settle_seconds=_SETTLE_SECONDS
     )
     return summary.of_session(
         conversation.log, conversation.errors, interrupted=conversation.interrupted
     )
 
 
-async def _over(conversation: TerminalConversation, company: Company) -> None:
+async def _over(conversation: TerminalConversation, parts: ConversationParts) -> None:
     """Wait until the input of the user ends."""
-    if company.voice.ends:
+    if parts.voice.ends:
         await conversation.heard_all.wait()
         await conversation.reply()
     else:
-        ended = asyncio.Event() if company.typed is None else company.typed.ended
+        ended = asyncio.Event() if parts.typed is None else parts.typed.ended
         await ended.wait()  # without typed input: until Ctrl-C
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from google.genai import Client
 
 from leonidas_tools.cli import summary
-from leonidas_tools.cli.conversation import Company, TerminalConversation, live_config
+from leonidas_tools.cli.conversation import ConversationParts, TerminalConversation, live_config
 from leonidas_tools.cli.voice.files import SilentMicrophone
 from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.gemini import GeminiLiveProcessor
@@ -27,7 +27,7 @@ _PERSON_SECONDS = 3600.0
 
 
 async def with_simulator(
-    company: Company, *, scenario: Scenario, generation: Generation, speed: float
+    parts: ConversationParts, *, scenario: Scenario, generation: Generation, speed: float
 ) -> summary.Summary:
     """Play a scenario, over all its connections.
 
@@ -35,21 +35,21 @@ async def with_simulator(
     for audio and there is no microphone, it receives silence. At a `speed` of 2, pauses are half as
     long.
     """
-    company = _present(company, scenario)
-    if company.typed is not None and company.typed.interactive:
+    parts = _present(parts, scenario)
+    if parts.typed is not None and parts.typed.interactive:
         scenario = _patient(scenario)
-    conversation = TerminalConversation(company)
+    conversation = TerminalConversation(parts)
     simulator = LiveSimulator(scenario, speed=speed, generation=generation.server)
     with suppress(SimulatorError):  # the summary shows this error
         async with simulator:
             live = GeminiLiveProcessor(
                 generation.model,
                 config=live_config(),
-                tools=company.tools,
+                tools=parts.tools,
                 client=_client(simulator, vertex=generation.vertex),
                 profile=generation.profile,
             )
-            await conversation.hold(live, partial(_over, simulator), settle_seconds=_SETTLE_SECONDS)
+            await conversation.run(live, partial(_over, simulator), settle_seconds=_SETTLE_SECONDS)
     return summary.of_simulation(
         simulator, conversation.log, conversation.errors, interrupted=conversation.interrupted
     )
@@ -101,14 +101,14 @@ def _patient(scenario: Scenario) -> Scenario:
     return replace(scenario, steps=(), connections=scripts)
 
 
-def _present(company: Company, scenario: Scenario) -> Company:
-    """Return the company without unawaited text input, and with silence for awaited audio."""
-    voice = company.voice
+def _present(parts: ConversationParts, scenario: Scenario) -> ConversationParts:
+    """Return the parts without unawaited text input, and with silence for awaited audio."""
+    voice = parts.voice
     if voice.microphone is None and "audio" in _awaited(scenario):
         voice = replace(voice, microphone=SilentMicrophone())
     # The system stops a background program that reads the terminal.
-    typed = company.typed if waits_for_text(scenario) else None
-    return replace(company, voice=voice, typed=typed)
+    typed = parts.typed if waits_for_text(scenario) else None
+    return replace(parts, voice=voice, typed=typed)
 
 
 def _client(simulator: LiveSimulator, *, vertex: bool) -> Client:

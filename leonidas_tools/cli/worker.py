@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.mcp.serve import until_told
+from leonidas_tools.cli.mcp.serve import until_stopped
 from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.errors import ConfigurationError, RetryableError
 
@@ -29,16 +29,16 @@ def worker(
         str | None, typer.Option(metavar="NAME", help="The task queue that the calls come from.")
     ] = None,
     calls: Annotated[
-        int, typer.Option(min=1, max=_MOST_CALLS, help="How many calls run at once.")
+        int, typer.Option(min=1, max=_MOST_CALLS, help="The maximum number of calls at once.")
     ] = 8,
     grace: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that calls have to end at a stop.")
+        float, typer.Option(min=0.0, help="Seconds that calls have to end on shutdown.")
     ] = 30.0,
 ) -> None:
     """Run the calls of a Temporal task queue with the tools of the settings.
 
-    Policies and approvals have had their say where the call was made: a worker runs the tool alone.
-    Without options, `temporal` in the settings says where the server is, else the variables and
+    Policies and approvals run in the process that made the call: a worker only runs the tool.
+    Without options, `temporal` in the settings names the server, else the variables and
     the file of the Temporal command line, such as TEMPORAL_ADDRESS. SIGTERM lets calls end first.
 
     Example: leonidas worker --address 127.0.0.1:7233
@@ -50,7 +50,7 @@ def worker(
     options = {"address": address, "namespace": namespace, "task_queue": task_queue}
     given = {name: value for name, value in options.items() if value is not None}
     file = config or default_config()
-    asyncio.run(until_told(_serve(str(file), given, calls, grace)))
+    asyncio.run(until_stopped(_serve(str(file), given, calls, grace)))
 
 
 async def _serve(config: str, given: "Mapping[str, Any]", calls: int, grace: float) -> None:

@@ -53,7 +53,7 @@ _CHANGES_PER_SECOND = 20.0
 _MOST_CHANGES_AT_ONCE = 40.0
 _NO_STORE = {"cache-control": "no-store"}
 _ERROR = {
-    "description": "What is wrong, and what to do.",
+    "description": "The error, and how to fix it.",
     "content": {
         "application/json": {
             "schema": {
@@ -175,10 +175,10 @@ class Api:
                       summary=f"Stop a running call. {call}",
                       answer=self._decision(self._tools.cancel), body=CallDecision),
             Operation(method="POST", path="/api/calls/{call}/retry",
-                      summary=f"Run a call that failed once more. {call}",
+                      summary=f"Retry a failed call. {call}",
                       answer=self._decision(self._tools.retry), body=CallDecision),
             Operation(method="POST", path="/api/calls/{call}/skip",
-                      summary=f"Go on without a call. {call}",
+                      summary=f"Continue without a call. {call}",
                       answer=self._decision(self._tools.skip), body=CallDecision),
             Operation(method="GET", path="/api/failures",
                       summary="List the failed calls that can be retried or skipped.",
@@ -198,10 +198,10 @@ class Api:
             Operation(method="GET", path="/api/servers", summary="List the MCP servers.",
                       answer=self._servers),
             Operation(method="GET", path="/api/servers/{server}/changes",
-                      summary="Show the tools of a server that have changed, with the difference.",
+                      summary="Show the changed tools of a server, with their diffs.",
                       answer=self._changes),
             Operation(method="POST", path="/api/servers/{server}/trust",
-                      summary="Trust a changed tool as it was shown.",
+                      summary="Trust a changed tool, with the fingerprint that was shown.",
                       answer=self._trust, body=TrustedTool),
             Operation(method="GET", path="/api/history", summary="List the calls, newest first.",
                       answer=self._history, query=find),
@@ -215,7 +215,7 @@ class Api:
                       summary="Return the metrics of one tool or of all.",
                       answer=self._metrics, query={"tool": "Only of this tool."}),
             Operation(method="GET", path="/api/talk",
-                      summary="Say whether a WebSocket at this path talks to an agent.",
+                      summary="Return whether a WebSocket at this path connects to an agent.",
                       answer=self._can_talk),
             Operation(method="GET", path="/api/health", summary="Return the health report.",
                       answer=self._health),
@@ -347,7 +347,7 @@ class Api:
         tool = self._tool(request)
         wanted, generation = request.headers.get("if-match"), self._tools.settings.generation
         if wanted not in {None, "*", f'"{generation}"'}:
-            raise HTTPException(412, "The settings have changed meanwhile: read them again")
+            raise HTTPException(412, "The settings have changed in the meantime: read them again")
         if "${" in json.dumps(body):
             # It would be expanded when the file is read, and the response would show it.
             raise HTTPException(422, "A value may not name a variable of the environment")
@@ -495,7 +495,9 @@ def _limit(request: Request) -> int:
     asked = request.query_params.get("limit", "100")
     is_short = asked.isascii() and asked.isdecimal() and len(asked) <= len(str(_MOST_ROWS))
     if not (is_short and 1 <= int(asked) <= _MOST_ROWS):
-        raise HTTPException(422, f"limit is a number from 1 to {_MOST_ROWS}, not {asked[:20]!r}")
+        raise HTTPException(
+            422, f"limit must be a number from 1 to {_MOST_ROWS}, not {asked[:20]!r}"
+        )
     return int(asked)
 
 

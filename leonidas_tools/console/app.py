@@ -155,7 +155,7 @@ def console_app(
     """
     runtime = runtime_of(tools)
     if runtime is None:
-        raise TypeError(f"tools takes a ToolRuntime or an AdvancedToolProcessor, not {tools!r}")
+        raise TypeError(f"tools must be a ToolRuntime or an AdvancedToolProcessor, not {tools!r}")
     if not token:
         raise ConfigurationError("The console is served only with a token: give one")
     access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins))

@@ -29,7 +29,7 @@ async def json_object(request: Request) -> dict[str, Any]:
         async for piece in request.stream():
             content += piece
             if len(content) > _MOST_BYTES:
-                raise HTTPException(413, f"A body is at most {_MOST_BYTES} bytes")
+                raise HTTPException(413, f"A body may have at most {_MOST_BYTES} bytes")
     except ClientDisconnect:
         raise HTTPException(408, "The body did not arrive in time") from None
     try:
@@ -38,7 +38,7 @@ async def json_object(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise HTTPException(400, "The body is not valid JSON") from None
     if has_too_many_values(bytes(content), _MOST_VALUES):
-        raise HTTPException(413, f"A body has at most {_MOST_VALUES} values")
+        raise HTTPException(413, f"A body may have at most {_MOST_VALUES} values")
     if not isinstance(values, dict):
-        raise HTTPException(400, "The body is a JSON object")
+        raise HTTPException(400, "The body must be a JSON object")
     return values

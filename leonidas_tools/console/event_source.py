@@ -41,7 +41,7 @@ class EventSource:
         """Stream the state, or the events after `Last-Event-ID`, and then every new event."""
         if self._readers >= _MOST_READERS:
             raise HTTPException(
-                503, "Too many readers: close one, or try again later", {"Retry-After": "5"}
+                503, "Too many event streams: close one, or try again later", {"Retry-After": "5"}
             )
         asked = request.query_params
         kinds = [kind for kind in asked.get("kinds", "").split(",") if kind]

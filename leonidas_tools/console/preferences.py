@@ -99,5 +99,5 @@ def _version(request: Request) -> int | None:
         return None
     text = said.strip().removeprefix("W/").strip('"')
     if not (text.isascii() and text.isdecimal()):
-        raise HTTPException(400, 'If-Match is the version that was read, such as "3"')
+        raise HTTPException(400, 'If-Match must be the version that was read, such as "3"')
     return int(text)

@@ -91,7 +91,9 @@ class _Waiting:
         if isinstance(item, str):
             self._texts += 1
             if self._texts > _MOST_WAITING_MESSAGES:
-                raise _ClosedError(_BUSY, "Too many messages wait: send and read at a steady pace")
+                raise _ClosedError(
+                    _BUSY, "Too many messages are waiting: send and read at a steady pace"
+                )
         else:
             self._bytes += len(item)
             while self._bytes > self._most_bytes:
@@ -166,7 +168,7 @@ class TalkEndpoint:
             if known is not None and not known.is_over:
                 closed = await known.serve(websocket, is_resumed=True)
             else:
-                closed = await self._begun().serve(websocket, is_resumed=False)
+                closed = await self._start().serve(websocket, is_resumed=False)
         except _ClosedError as refused:
             closed = refused
         finally:
@@ -174,7 +176,7 @@ class TalkEndpoint:
         if closed is not None:
             await _close(websocket, closed.code, closed.reason)
 
-    def _begun(self) -> _Talk:
+    def _start(self) -> _Talk:
         """Start a conversation.
 
         Raises:
@@ -183,7 +185,7 @@ class TalkEndpoint:
         if self._agents is None:
             raise _ClosedError(_REFUSED, "There is no agent to talk to here")
         if self._closing.is_set():
-            raise _ClosedError(_LEAVING, "The console closes")
+            raise _ClosedError(_LEAVING, "The console is shutting down")
         if len(self._talks) >= _MOST_TALKS:
             raise _ClosedError(_BUSY, "Too many conversations: end one, or try again later")
         talk = _Talk(self._agents, self._closing)
@@ -199,7 +201,7 @@ class TalkEndpoint:
         return talk
 
 
-class _Seat:
+class _ClientSlot:
     """The connection of a client in a conversation; a later client replaces it."""
 
     def __init__(self) -> None:
@@ -216,7 +218,7 @@ class _Talk:
         self._closing = closing
         self._is_open = asyncio.Event()
         self._over: asyncio.Future[_ClosedError] = asyncio.get_running_loop().create_future()
-        self._place: _Seat | None = None
+        self._place: _ClientSlot | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._heard = _Waiting(_MOST_UNHEARD_BYTES)
         self._unsent = _Waiting(_MOST_UNSENT_BYTES)
@@ -242,7 +244,7 @@ class _Talk:
         try:
             await asyncio.wait({*running, self._over}, return_when=asyncio.FIRST_COMPLETED)
             if closing.done():
-                self._end(_ClosedError(_LEAVING, "The console closes"))
+                self._end(_ClosedError(_LEAVING, "The console is shutting down"))
             elif agent.done():
                 self._end(_end_of(agent))
         finally:
@@ -256,7 +258,7 @@ class _Talk:
 
         An earlier client is disconnected: its connection may be lost without notice.
         """
-        before, mine = self._place, _Seat()
+        before, mine = self._place, _ClientSlot()
         self._place = mine
         self._wait_no_more()
         try:
@@ -289,7 +291,7 @@ class _Talk:
             self._patience = None
 
     async def _joined(
-        self, websocket: WebSocket, place: _Seat, *, is_resumed: bool
+        self, websocket: WebSocket, place: _ClientSlot, *, is_resumed: bool
     ) -> _ClosedError | None:
         listening = asyncio.create_task(self._listen(websocket), name="console:talk-listen")
         sending = asyncio.create_task(self._send(websocket, is_resumed), name="console:talk-send")
@@ -304,7 +306,7 @@ class _Talk:
             if sending.done():
                 sending.result()
             if await listening not in _LOST:
-                self._end(_ClosedError(_ENDED, "The client has left"))
+                self._end(_ClosedError(_ENDED, "The client has disconnected"))
         except _ClosedError as fault:
             self._end(fault)
             return fault
@@ -321,14 +323,14 @@ class _Talk:
             if message["type"] == "websocket.disconnect":
                 return int(message.get("code", _ENDED))
             if not self._messages.spend():
-                why = "Too many messages: send sound as fast as it is spoken"
+                why = "Too many messages: send audio as fast as it is spoken"
                 raise _ClosedError(_REFUSED, why)
             self._take(message.get("bytes"), message.get("text"))
 
     def _take(self, sound: bytes | None, text: str | None) -> None:
         if sound is not None:
             if not sound or len(sound) % 2 or len(sound) > _LONGEST_FRAME_BYTES:
-                reason = f"A frame has 1 to {_LONGEST_FRAME_BYTES // 2} samples of two bytes"
+                reason = f"A frame must have 1 to {_LONGEST_FRAME_BYTES // 2} samples of two bytes"
                 raise _ClosedError(_REFUSED, reason)
             self._heard.put(sound)
             self._is_speaking = True
@@ -336,7 +338,7 @@ class _Talk:
         try:
             said = TalkMessage.model_validate_json(text or "")
         except ValidationError:
-            reason = "A message is JSON with type and text, of at most 4000 characters"
+            reason = "A message must be JSON with type and text, of at most 4000 characters"
             raise _ClosedError(_UNSUPPORTED, reason) from None
         self._heard.put(said.model_dump_json())
         self._is_speaking = self._is_speaking and said.type != "audio_end"
@@ -363,10 +365,10 @@ class _Talk:
             self._is_open.set()
             # Without a context, cancelling a chain of processors would hang.
             async with processor.context():
-                async for part in agent(self._said()):
-                    self._hear(part)
+                async for part in agent(self._inputs()):
+                    self._receive(part)
 
-    async def _said(self) -> AsyncIterator[ProcessorPart]:
+    async def _inputs(self) -> AsyncIterator[ProcessorPart]:
         from genai_processors.content_api import ProcessorPart
 
         while True:
@@ -383,17 +385,17 @@ class _Talk:
                 ended = {"audio_stream_end": True}
                 yield ProcessorPart("", role="user", substream_name="realtime", metadata=ended)
 
-    def _hear(self, part: ProcessorPart) -> None:
+    def _receive(self, part: ProcessorPart) -> None:
         blob = part.part.inline_data
         if part.metadata.get("interrupted"):
             self._unsent.silence()
-            self._tell("interrupted")
+            self._send_event("interrupted")
         elif blob is not None and blob.data and (blob.mime_type or "").startswith("audio/pcm"):
             self._unsent.put(blob.data)
         if part.metadata.get("turn_complete"):
-            self._tell("turn_complete")
+            self._send_event("turn_complete")
 
-    def _tell(self, kind: str) -> None:
+    def _send_event(self, kind: str) -> None:
         self._unsent.put(json.dumps({"type": kind}))
 
 
@@ -414,7 +416,7 @@ async def _sent(websocket: WebSocket, item: bytes | str) -> None:
     """Send one message.
 
     Raises:
-        WebSocketDisconnect: The client has left.
+        WebSocketDisconnect: The client has disconnected.
         _ClosedError: The client reads too slowly.
     """
     try:

@@ -45,7 +45,7 @@ def unit_rows(vectors: Any, count: int) -> Vectors:
     except (TypeError, ValueError):
         rows = numpy.empty(0, dtype=numpy.float32)
     if rows.ndim != 2 or len(rows) != count or not numpy.isfinite(rows).all():  # noqa: PLR2004
-        raise ModelError("the answer has no vector for each text", reason="protocol")
+        raise ModelError("the response does not have one vector for each text", reason="protocol")
     lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
     result: Vectors = rows / numpy.where(lengths > 0, lengths, 1)
     return result

@@ -84,8 +84,12 @@ class GeminiEmbedder:
                     )
                     rows += [each.values for each in answer.embeddings or ()]
         except TimeoutError:
-            raise ModelError("Gemini does not answer", reason="timeout", retryable=True) from None
+            raise ModelError(
+                "the request to Gemini timed out", reason="timeout", retryable=True
+            ) from None
         except Exception as error:  # noqa: BLE001 - its HTTP clients share no base exception
-            said = self._secrets(f"there are no embeddings: {type(error).__name__}: {error}")
+            said = self._secrets(
+                f"the embeddings cannot be created: {type(error).__name__}: {error}"
+            )
             raise ModelError(str(said), reason="server", retryable=True) from None
         return unit_rows(rows, len(texts))

@@ -81,10 +81,10 @@ class OpenAIEmbedder:
                     rows += [each.embedding for each in answer.data]
         except TimeoutError:
             raise ModelError(
-                "the server of embeddings does not answer", reason="timeout", retryable=True
+                "the request to the embeddings server timed out", reason="timeout", retryable=True
             ) from None
         except openai.OpenAIError as error:
-            said = self._secrets(f"there are no embeddings: {error}")
+            said = self._secrets(f"the embeddings cannot be created: {error}")
             raise ModelError(str(said), reason="server", retryable=True) from None
         return unit_rows(rows, len(texts))
 

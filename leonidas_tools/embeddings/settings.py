@@ -38,7 +38,10 @@ class EmbedderSettings(BaseModel):
         if self.provider == "openai" and self.model is None:
             raise ValueError("an OpenAI-compatible endpoint needs a model: name it in `model`")
         if self.provider == "local" and (self.model or self.base_url or self.api_key_variable):
-            raise ValueError("local embeddings have one model, and no address: name a provider")
+            raise ValueError(
+                "local embeddings have a fixed model and no address: remove these settings, or "
+                "name another provider"
+            )
         return self
 
 

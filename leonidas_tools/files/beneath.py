@@ -42,7 +42,7 @@ class OutsideError(OSError):
     """Raised when a path leads out of the folder."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(errno.EXDEV, "it leads out of the folder", path)
+        super().__init__(errno.EXDEV, "the path leads out of the folder", path)
 
 
 class NotRegularError(OSError):

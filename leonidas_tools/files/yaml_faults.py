@@ -23,8 +23,8 @@ _WORDS = (
     ),
     ("while parsing a flow node", "a bracket is not closed, or a value is missing in it"),
     ("while scanning a quoted scalar", "a quotation mark is not closed"),
-    ("unknown escape", "an unknown escape stands in double quotes: use single quotes"),
-    ("mapping values are not allowed", "a ':' stands where no key is: put the text in quotes"),
+    ("unknown escape", "an unknown escape is in double quotes: use single quotes"),
+    ("mapping values are not allowed", "a ':' is where no key is: put the text in quotes"),
     ("could not find expected ':'", "a key lacks its ':'"),
     ("cannot start any token", "a value begins with a special character: put it in quotes"),
     ("undefined alias", "a value begins with '*', which refers to another: put it in quotes"),
@@ -47,7 +47,7 @@ def yaml_fault(error: Any, text: str) -> tuple[str, int | None]:
         ...     yaml.safe_load(text)
         ... except yaml.YAMLError as error:
         ...     print(yaml_fault(error, text))
-        ("put '${WAIT}' in quotes, since it stands between brackets", 2)
+        ("put '${WAIT}' in quotes, since it is between brackets", 2)
     """
     problem, context = getattr(error, "problem", None), getattr(error, "context", None)
     began = getattr(error, "context_mark", None)
@@ -57,9 +57,9 @@ def yaml_fault(error: Any, text: str) -> tuple[str, int | None]:
     line = mark.line + 1
     near = text.splitlines()[max(line - 2, 0) : line]
     if any(map(_TAB.match, near)):
-        return "a tab stands where only spaces may; indent with spaces", line
+        return "a tab is where only spaces may be; indent with spaces", line
     if variable := next(filter(None, map(_bare_variable, near)), None):
-        return f"put {variable!r} in quotes, since it stands between brackets", line
+        return f"put {variable!r} in quotes, since it is between brackets", line
     said = ", ".join(part for part in (context, problem) if part)
     words = next((words for sign, words in _WORDS if sign in said), said)
     first = line if began is None or words == _INDENTED else began.line + 1

@@ -76,7 +76,7 @@ class ArgumentValidator:
                     return arguments
                 return self._completed(arguments) if valid else self._repaired(arguments)
         except UnicodeError as error:
-            raise _refusal("hold half a character (a lone surrogate)") from error
+            raise _refusal("have half a character (a lone surrogate)") from error
         except ValueError as error:  # raised by jsonschema-rs for values without a JSON form
             from leonidas_tools.json_schema.problems import without_json
 

@@ -85,7 +85,9 @@ def steps_of(path: Path) -> tuple[str, ...]:
         steps.append(next(group for group in match.groups() if group is not None))
         position = match.end()
     if position < len(rest) or not steps:
-        raise ValueError(f"{path!r} is not a path: write such as 'amount', 'to.city', 'files[*]'")
+        raise ValueError(
+            f"{path!r} is not a path: write one such as 'amount', 'to.city', 'files[*]'"
+        )
     return tuple(steps)
 
 
@@ -290,7 +292,7 @@ class Condition:
         [True, True, False, None]
     """
 
-    __slots__ = ("_checks", "_said")
+    __slots__ = ("_checks", "_given")
 
     def __init__(self, **said: Any) -> None:
         checks: dict[str, _Check] = {
@@ -300,10 +302,10 @@ class Condition:
             "below": _is_below,
             "count_above": _has_more,
         }
-        self._said = {k: v for k, v in said.items() if v is not None or k == "equals"}
+        self._given = {k: v for k, v in said.items() if v is not None or k == "equals"}
         self._checks = tuple(
             (checks[key], Expression(wanted) if key == "matches" else wanted)
-            for key, wanted in self._said.items()
+            for key, wanted in self._given.items()
         )
 
     def holds(self, value: Any) -> bool | None:
@@ -320,7 +322,7 @@ class Condition:
 
     def to_json(self) -> dict[str, Any]:
         """Return the condition as in a settings file."""
-        return dict(self._said)
+        return dict(self._given)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Condition) and self._key == other._key
@@ -331,10 +333,10 @@ class Condition:
     @property
     def _key(self) -> str:
         """Return a key of the condition; by `repr`, since `1 == True` in Python and not in JSON."""
-        return repr(sorted(self._said.items()))
+        return repr(sorted(self._given.items()))
 
     def __repr__(self) -> str:
-        return f"Condition({', '.join(f'{k}={v!r}' for k, v in self._said.items())})"
+        return f"Condition({', '.join(f'{k}={v!r}' for k, v in self._given.items())})"
 
 
 class Expression:

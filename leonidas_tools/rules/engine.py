@@ -332,5 +332,9 @@ def _why(rule: Rule, verdict: Verdict) -> str:
     if rule.lifts is not None:
         return f"answers the question of {rule.lifts!r} in advance"
     if rule is not verdict.rule:
-        return f"{verdict.rule.name!r} goes first" if verdict.rule else "no rule decides"
-    return "it asks, and was answered with 'always'" if verdict.lifted else "the first that holds"
+        return f"{verdict.rule.name!r} takes precedence" if verdict.rule else "no rule decides"
+    return (
+        "it asks, and was answered with 'always'"
+        if verdict.lifted
+        else "the first rule that applies"
+    )

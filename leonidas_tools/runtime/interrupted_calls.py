@@ -118,7 +118,7 @@ async def _report(
         return
     if result.status is not ResultStatus.UNKNOWN_OUTCOME:
         try:
-            if not await store.settle(before, call, result):
+            if not await store.store_outcome(before, call, result):
                 return  # the model has made the call again, and has the result
         except StoreError as error:
             logger.warning("The result of an interrupted call cannot be stored: %s", error)

@@ -441,7 +441,7 @@ def _most_of_user(request: dict[str, Any]) -> int | None:
     if os.getuid() == 0:
         raise _CannotError(
             "limit the number of processes: for root only a control group does, and none can be "
-            "made here; run as another user, delegate a control group, or set processes to off"
+            "created here; run as another user, delegate a control group, or set processes to off"
         )
     ours = [pid for pid in _all_processes() if _is_ours(pid)]
     threads = sum(map(_threads_of, ours))

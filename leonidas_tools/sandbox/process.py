@@ -165,7 +165,7 @@ class Running:
     def _check(self, report: Mapping[str, Any]) -> None:
         """Raise an error if the program was not started."""
         if not report:
-            raise NoSandboxError("the launcher has ended")
+            raise NoSandboxError("the launcher ended unexpectedly")
         if "unavailable" in report:
             raise NoSandboxError(report["unavailable"])
         number, _, text = report["problem"].partition(" ")
@@ -180,7 +180,7 @@ class Running:
         """Return the error that explains why bubblewrap did not run the program."""
         if said.startswith(("bwrap: execvp", "bwrap: Can't chdir")):
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._program)
-        return NoSandboxError(said or "bubblewrap has ended")
+        return NoSandboxError(said or "bubblewrap ended unexpectedly")
 
     def close(self) -> None:
         """Close all connections, which kills the program if it still runs."""

@@ -24,7 +24,7 @@ def output_as_progress(ctx: ToolContext) -> OnOutput:
     unseen = {"stdout": "", "stderr": ""}
     told_at = float("-inf")
 
-    def hear(stream: str, data: bytes) -> None:
+    def report(stream: str, data: bytes) -> None:
         nonlocal told_at
         unseen[stream] += decoders[stream].decode(data)
         unseen[stream] = unseen[stream][-_SHOWN_CHARACTERS:]
@@ -34,4 +34,4 @@ def output_as_progress(ctx: ToolContext) -> OnOutput:
             ctx.progress(**told)
             unseen.update(stdout="", stderr="")
 
-    return hear
+    return report

@@ -148,7 +148,7 @@ class Sandbox:
 
     def __post_init__(self) -> None:
         if self.backend not in get_args(Backend):
-            raise ValueError(f"backend is one of {get_args(Backend)!r}, not {self.backend!r}")
+            raise ValueError(f"backend must be one of {get_args(Backend)!r}, not {self.backend!r}")
         self.roots = tuple(_resolved(path) for path in self.roots)
         self.read_only = tuple(_resolved(path) for path in self.read_only)
 
@@ -345,7 +345,7 @@ class Sandbox:
             code = filter_code(namespaces=namespaces, network=self.network)
         except (ImportError, OSError, RuntimeError) as error:
             raise NoSandboxError(
-                f"no filter of system calls can be made ({error}): install the extra 'sandbox' "
+                f"the system call filter cannot be created ({error}): install the extra 'sandbox' "
                 "and libseccomp"
             ) from error
         return base64.b64encode(code).decode()
@@ -444,7 +444,7 @@ async def _to_the_end(running: Running) -> None:
             cancelled = error
     if not waiting.done():
         waiting.cancel()
-        logger.warning("A program in the sandbox does not end")
+        logger.warning("A program in the sandbox did not end within %.0f s", _GRACE_SECONDS)
     if cancelled is not None:
         raise cancelled
 

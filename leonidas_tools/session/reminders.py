@@ -33,7 +33,7 @@ class Reminder:
     # the next firing: `at`, or the time it is snoozed to; `None` if there is none
     due: float | None
     # the first firing that was not delivered to the user; `None` if all were
-    untold: float | None
+    undelivered: float | None
     updated: float
 
 

@@ -190,8 +190,8 @@ def _contradictions(
     behavior = holds.behavior or own.behavior
     if behavior is ToolBehavior.BLOCKING and said is not None and (said.ok or said.error):
         message = (
-            "does nothing, for the behavior is blocking, except where the model takes no such "
-            "calls: remove one of them"
+            "has no effect with behavior 'blocking', except for models without blocking calls: "
+            "remove one of them"
         )
         yield Finding(severity="warning", key=f"{key}.scheduling", message=message)
     if holds.on_cancel is OnCancel.UNDO and not (tool.undo or tool.signature.context_parameter):
@@ -211,8 +211,8 @@ def _contradictions(
         yield Finding(severity="warning", key=f"{key}.deadline", message=message)
     if holds.retry_attempts and (holds.effect or own.effect) is ToolEffect.ONCE:
         message = (
-            "a tool with the effect 'once' is only tried again after a RetryableError: "
-            "declare it 'read' or 'idempotent' if repeating it is safe"
+            "a tool with effect 'once' is retried only after a RetryableError: declare it 'read' "
+            "or 'idempotent' if repeating it is safe"
         )
         yield Finding(severity="warning", key=f"{key}.retry_attempts", message=message)
 
@@ -223,12 +223,12 @@ def _caching(key: str, holds: ToolConfiguration, tool: Tool[..., Any]) -> Iterat
     effect = holds.effect or own.effect
     if seconds and effect is not ToolEffect.READ:
         message = (
-            f"only what reads is kept, and the effect is {effect.value!r}: "
+            f"only tools with effect 'read' are cached, and the effect is {effect.value!r}: "
             "declare it 'read' if it changes nothing, or remove this"
         )
         yield Finding(severity="error", key=f"{key}.cache_seconds", message=message)
     if holds.stale_if_error and not seconds:
-        message = "does nothing without cache_seconds: set that too"
+        message = "has no effect without cache_seconds: set that too"
         yield Finding(severity="error", key=f"{key}.stale_if_error", message=message)
 
 
@@ -243,15 +243,15 @@ def _sharing(
         return
     if not cached:
         if not settings.defaults.cache_shared:  # which apply only to tools with a cache
-            message = "does nothing without cache_seconds: set that too"
+            message = "has no effect without cache_seconds: set that too"
             yield Finding(severity="error", key=f"{key}.cache_shared", message=message)
         return
     if not settings.store.enabled:
-        message = "does nothing without a store: set store.enabled"
+        message = "has no effect without a store: set store.enabled"
     elif overflow is Overflow.SPILL:
-        message = "does nothing, since the handles of long results are their session's own"
+        message = "has no effect: handles of long results belong to their session"
     elif stored_fingerprint(tool, holds.custom_parameters, settings) is None:
-        message = "does nothing, since its settings have a secret that is short enough to guess"
+        message = "has no effect: its settings have a secret that is short enough to guess"
     else:
         return
     yield Finding(severity="warning", key=f"{key}.cache_shared", message=message)

@@ -159,7 +159,7 @@ class _NodeReader:
             if isinstance(source, yaml.MappingNode):
                 yield source
             else:
-                message = "'<<' takes a mapping, or a list of them"
+                message = "'<<' must be a mapping, or a list of them"
                 self.problems.append(Problem(message, path, _line(source)))
 
     def _key(self, node: yaml.Node, path: KeyPath) -> str:

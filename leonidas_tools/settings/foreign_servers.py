@@ -47,8 +47,8 @@ _WHY = {
     "autoApprove": "say under `policies.rules` which calls need no approval",
     "alwaysAllow": "say under `policies.rules` which calls need no approval",
     "envFile": "load it before Leonidas starts, or name each variable under `env`",
-    "sandbox": "Leonidas runs servers in no sandbox",
-    "sandboxEnabled": "Leonidas runs servers in no sandbox",
+    "sandbox": "Leonidas does not run servers in a sandbox",
+    "sandboxEnabled": "Leonidas does not run servers in a sandbox",
 }
 _MILLISECONDS_FROM = 1000
 
@@ -82,7 +82,7 @@ def read_foreign(path: Path) -> ForeignServers:
     found = foreign_servers(data, _workspace(path))
     if not found.servers and not found.refused:
         raise ConfigurationError(
-            "holds no MCP servers: they stand under 'mcpServers' or 'servers'", file=path
+            "has no MCP servers: list them under 'mcpServers' or 'servers'", file=path
         )
     return found
 
@@ -161,14 +161,14 @@ def _note_rest(name: str, written: Mapping[str, Any], notes: list[str]) -> None:
     taken = {key for key in _ACCOUNTS if isinstance(written.get(key), Mapping)}
     for key in sorted(map(str, written.keys() - _HANDLED - _WORDLESS - taken)):
         why = f": {_WHY[key]}" if key in _WHY else ""
-        notes.append(f"{name}: `{key}` is not taken over{why}")
+        notes.append(f"{name}: `{key}` is not imported{why}")
 
 
 def _add_address(server: dict[str, Any], written: Mapping[str, Any]) -> None:
     kind = written.get("type", written.get("transport"))
     transport = _TRANSPORTS.get(str(kind).lower()) if kind is not None else None
     if kind is not None and transport is None:
-        raise ValueError(f"its transport {kind!r} is not known: choose stdio, http or sse")
+        raise ValueError(f"its transport {kind!r} is not supported: choose stdio, http or sse")
     if "command" in server:
         server.pop("headers", None)
         return
@@ -178,7 +178,7 @@ def _add_address(server: dict[str, Any], written: Mapping[str, Any]) -> None:
             transport = transport or implied
             break
     if "url" not in server:
-        raise ValueError("it names neither a command nor a url")
+        raise ValueError("it has neither a command nor a url")
     for key in ("args", "env", "cwd"):
         server.pop(key, None)
     if transport is not None:
@@ -200,8 +200,8 @@ def _warn_of_secrets(name: str, section: str, values: Mapping[str, str], notes: 
     for key, value in values.items():
         if value and "$" not in value and is_secret_name(key):
             notes.append(
-                f"{name}: {section}.{key} holds a secret as plain text; better set an environment "
-                f"variable and write ${{{variable_name(key)}}}"
+                f"{name}: {section}.{key} has a secret in plain text; set an environment variable "
+                f"instead, and write ${{{variable_name(key)}}}"
             )
 
 

@@ -98,7 +98,7 @@ def settings_schema() -> dict[str, Any]:
     schema["properties"]["toolboxes"]["items"] = _toolboxes(schema["$defs"])
     schema["properties"][FOREIGN] = {
         "type": "object",
-        "description": "MCP servers as other programs write them, taken as they are.",
+        "description": "MCP servers in the format of other programs, used unchanged.",
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -62,7 +62,7 @@ mean 'timeout'?
         return _validate(SettingsDocument(data=dict(source or {})), None)
     if not isinstance(source, str | Path):
         raise TypeError(
-            f"config takes the path of a YAML file, a mapping, Settings or None, not "
+            "config must be the path of a YAML file, a mapping, Settings or None, not "
             f"{type(source).__name__}: such as config='tools.yaml'"
         )
     path = Path(source)
@@ -155,7 +155,7 @@ def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Probl
     if not isinstance(own, Mapping):
         return data, problems
     problems += [
-        Problem("stands under 'mcp_servers' as well: remove one", (FOREIGN, name))
+        Problem("is also under 'mcp_servers': remove one", (FOREIGN, name))
         for name in found.servers.keys() & own.keys()
     ]
     rest = {key: value for key, value in data.items() if key != FOREIGN}

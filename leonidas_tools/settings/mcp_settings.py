@@ -277,7 +277,9 @@ class MCPServerSettings(SettingsModel):
         unused = ("headers", "ca_file", "auth") if self.command else ("args", "env", "cwd")
         for key in unused:
             if getattr(self, key):
-                raise ValueError(f"{key} does nothing with transport {self.transport!r}: remove it")
+                raise ValueError(
+                    f"{key} has no effect with transport {self.transport!r}: remove it"
+                )
         return self
 
 

@@ -184,7 +184,7 @@ class _View:
 
     def _repeats(self) -> Iterator[Effective]:
         is_once = self._options.is_once
-        note = "only after a RetryableError, for the effect is 'once'" if is_once else None
+        note = "only after a RetryableError, because the effect is 'once'" if is_once else None
         yield self._of("retry_attempts", note=note)
         if self._options.retry_attempts:
             for name in ("retry_delay", "retry_backoff", "retry_longest_delay", "retry_on"):
@@ -197,7 +197,7 @@ class _View:
         if lane is not None and is_off(lane):
             note = "calls wait for none"
         elif self._options.is_read:
-            note = "reads run side by side"
+            note = "reads run in parallel"
         else:
             note = "calls run one after another"
         if lane is None:
@@ -219,7 +219,7 @@ class _View:
 
     def _cache(self) -> Iterator[Effective]:
         if self._options.cache_seconds and not self._options.is_read:
-            note = f"nothing is kept, for the effect is {self._options.effect.value!r}"
+            note = f"nothing is cached, because the effect is {self._options.effect.value!r}"
             yield self._of("cache_seconds", value=None, note=note)
             return
         yield self._of("cache_seconds")

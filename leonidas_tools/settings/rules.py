@@ -111,7 +111,7 @@ class ConditionSettings(SettingsModel):
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
         if not self.model_fields_set:
-            raise ValueError("asks nothing: name equals, matches, above, below or count_above")
+            raise ValueError("has no condition: set equals, matches, above, below or count_above")
         return self
 
     def condition(self) -> Condition:

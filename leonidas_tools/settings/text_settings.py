@@ -31,7 +31,7 @@ else:
     TextSettings = create_model(
         "TextSettings",
         __base__=SettingsModel,
-        __doc__="What the library says to a model or a user, by key.",
+        __doc__="Messages of the library to models and users, by key.",
         __module__=__name__,
         **{key: _field(text) for key, text in TEXTS.items()},
     )

@@ -94,7 +94,7 @@ def _apply(data: dict[str, Any], path: KeyPath, value: Any) -> None:
             inner[step] = {}
         inner = inner[step]
         if not isinstance(inner, dict):
-            message = "holds a value where a mapping is needed: remove it first"
+            message = "has a value where a mapping is needed: remove it first"
             raise ConfigurationError(message, key=_dotted(path))
     if value is None:
         inner.pop(path[-1], None)
@@ -289,7 +289,7 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
         return _with_replaced(text, place.entry, value)
     if place.entry.is_null(text):
         return _fill(text, place, value)
-    raise _EditError("holds a value where a mapping is needed: remove it first")
+    raise _EditError("has a value where a mapping is needed: remove it first")
 
 
 def delete_key(text: str, path: KeyPath) -> str:

@@ -265,7 +265,9 @@ class ConnectionHandler:
             raise _RefusedConnectionError(protocol.POLICY, f"scenario failed: {failure}")
         kind, body = message
         if kind != "setup":
-            await self._report(Breach(reason="the first message is the setup", data={kind: body}))
+            await self._report(
+                Breach(reason="the first message must be the setup", data={kind: body})
+            )
             return None
         for breach in self._checker.check_setup(body):
             if not await self._report(breach):
@@ -418,7 +420,7 @@ class ConnectionHandler:
         try:
             await play(session)
         except (ClientLeftError, ConnectionClosed) as error:
-            self._finish("left", f"the client left: {error}")
+            self._finish("left", f"the client disconnected: {error}")
         except (StepFailedError, AssertionError) as error:
             message = str(error) or repr(error)
             if not self._context.strict:  # not raised at the exit, and a close frame is short

@@ -107,7 +107,7 @@ class CallLedger:
             )
         call_id = record.id or call_id
         if late:
-            return f"call {call_id!r} of {record.name!r} was cancelled and takes no answer"
+            return f"call {call_id!r} of {record.name!r} was cancelled; no response is allowed"
         if record.final_answers:
             return f"call {call_id!r} of {record.name!r} was already answered"
         if name != record.name:

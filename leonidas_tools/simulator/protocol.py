@@ -47,12 +47,12 @@ def field_of(message: Message) -> tuple[str, Message]:
     """
     if len(message) != 1:
         names = ", ".join(map(repr, message)) or "none"
-        raise ValueError(f"a message has exactly one top-level field; this one has {names}")
+        raise ValueError(f"a message must have exactly one top-level field; this one has {names}")
     (name, body) = next(iter(message.items()))
     if camel_name(name) not in CLIENT_FIELDS:
         raise ValueError(f"unknown top-level field {name!r}; known are {', '.join(CLIENT_FIELDS)}")
     if not isinstance(body, dict):
-        text = f"{name!r} holds an object, not {type(body).__name__}"
+        text = f"{name!r} must be an object, not {type(body).__name__}"
         raise ValueError(text)  # noqa: TRY004 -- one kind of error for all input
     return camel_name(name), fields(body)
 
@@ -87,12 +87,12 @@ def declaration_problems(tools: Any, quirks: Quirks) -> Iterator[str]:
         >>> from leonidas_tools.simulator import GENERATIONS
         >>> tools = [{"function_declarations": [{"name": "f", "behavior": "BLOCKING"}]}]
         >>> list(declaration_problems(tools, GENERATIONS["3.8-thinking"]))
-        ["'f' is declared BLOCKING; this model takes only NON_BLOCKING"]
+        ["'f' is declared BLOCKING; this model supports only NON_BLOCKING"]
     """
     taken = " and ".join(sorted(quirks.behaviors))
     for name, behavior in declarations(tools).items():
         if behavior is not None and behavior not in quirks.behaviors:
-            hint = f"takes only {taken}" if taken else "knows no behavior"
+            hint = f"supports only {taken}" if taken else "does not support `behavior`"
             yield f"{name!r} is declared {behavior}; this model {hint}"
 
 
@@ -102,18 +102,18 @@ def response_problem(response: Message, quirks: Quirks) -> str | None:
     Example:
         >>> from leonidas_tools.simulator import Quirks
         >>> response_problem({"id": "c1", "name": "f", "response": [1]}, Quirks())
-        "the response to call 'c1' is an object, not list"
+        "the response to call 'c1' must be an object, not list"
     """
     call_id, name = response.get("id"), response.get("name")
     if quirks.call_ids and not call_id:
         return f"a function response of {name!r} has no id"
     if call_id is not None and not isinstance(call_id, str):
-        return f"the id of a function response is a text, not {type(call_id).__name__}"
+        return f"the id of a function response must be a string, not {type(call_id).__name__}"
     if not isinstance(name, str) or not name:
         return f"the function response to call {call_id!r} has no name"
     if not isinstance(response.get("response"), dict):
         kind = type(response.get("response")).__name__
-        return f"the response to call {call_id!r} is an object, not {kind}"
+        return f"the response to call {call_id!r} must be an object, not {kind}"
     return _options_problem(response, quirks)
 
 
@@ -127,10 +127,13 @@ def _options_problem(response: Message, quirks: Quirks) -> str | None:
     call_id = response.get("id")
     scheduling, more = response.get("scheduling"), response.get("willContinue")
     if scheduling is not None and not quirks.takes_scheduling:
-        return f"the response to call {call_id!r} sets scheduling, which this server does not take"
+        return (
+            f"the response to call {call_id!r} sets scheduling, which this server does not support"
+        )
     if more is not None and not quirks.takes_will_continue:
         return (
-            f"the response to call {call_id!r} sets willContinue, which this server does not take"
+            f"the response to call {call_id!r} sets willContinue, which this server does not "
+            "support"
         )
     if scheduling is not None and scheduling not in SCHEDULINGS:
         return f"the scheduling of call {call_id!r} is {', '.join(SCHEDULINGS)}, not {scheduling!r}"
@@ -250,12 +253,16 @@ class ProtocolChecker:
             yield Breach(reason=problem, data=response)
         options = response_options(response)
         if call and call.blocking and options and self._quirks.plain_blocking_answers:
-            reason = f"call {call.id!r} of {call.name!r} is BLOCKING; its answer says no {options}"
+            name = f"call {call.id!r} of {call.name!r}"
+            reason = f"{name} is BLOCKING; its response must not set {options}"
             yield Breach(reason=reason, data=response)
 
     def _check_update(self, body: Message, data: Message) -> Iterator[Breach]:
         if not self._quirks.takes_context_update:
-            reason = "this model takes no contextUpdate; reconnect to change tools or instruction"
+            reason = (
+                "this model does not support contextUpdate; reconnect to change tools or "
+                "instruction"
+            )
             yield Breach(reason=reason, data=data)
         tools = fields(body.get("tools")).get("tools")
         for problem in declaration_problems(tools, self._quirks):

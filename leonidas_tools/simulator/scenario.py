@@ -79,7 +79,7 @@ class Scenario:
 
 def _check(script: object) -> None:
     if isinstance(script, str | Path):
-        raise TypeError(f"steps takes a list of steps; a file is Scenario.load({str(script)!r})")
+        raise TypeError(f"steps must be a list of steps; a file is Scenario.load({str(script)!r})")
     for step in script if isinstance(script, Iterable) else ():
         if isinstance(step, type) or not hasattr(step, "play"):
             raise TypeError(f"{step!r} is not a step: give one, such as Say('Hello.')")

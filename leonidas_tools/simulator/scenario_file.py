@@ -90,20 +90,20 @@ def load_scenario(file: Path) -> Scenario:
     data = source.data
     if not isinstance(data, dict):
         todo = ": write `steps:` above the list" if isinstance(data, list) else ""
-        source.refuse(f"A scenario is a mapping with `steps` or `connections`{todo}")
+        source.refuse(f"A scenario must be a mapping with `steps` or `connections`{todo}")
     if not data.keys() & set(_KEYS) and data.keys() & _OF_SETTINGS:
         source.refuse(
             f"These are settings, not a scenario: play one with `--config {source.file.name}`"
         )
     _refuse_unknown(source, data, _KEYS, ())
     if ("steps" in data) == ("connections" in data):
-        source.refuse("A scenario has either `steps` or `connections`")
+        source.refuse("A scenario must have either `steps` or `connections`")
     about = _about(source, data)
     if "steps" in data:
         return Scenario(_steps(source, data["steps"], ("steps",)), **about)
     connections = data["connections"]
     if not isinstance(connections, list) or not connections:
-        source.refuse("`connections` is a list with a list of steps for each", "connections")
+        source.refuse("`connections` must be a list with a list of steps for each", "connections")
     scripts = [
         _steps(source, steps, ("connections", index)) for index, steps in enumerate(connections)
     ]
@@ -127,7 +127,7 @@ def _about(source: YamlSource, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _steps(source: YamlSource, items: Any, key: Key) -> tuple[Step, ...]:
     if not isinstance(items, list):
-        source.refuse("Steps are a list", *key)
+        source.refuse("Steps must be a list", *key)
     if not items:
         source.refuse("There are no steps: nothing would be played; begin with `say: Hello.`", *key)
     steps = tuple(_step(source, item, (*key, index)) for index, item in enumerate(items))
@@ -139,7 +139,7 @@ def _step(source: YamlSource, item: Any, key: Key) -> Step:
     if isinstance(item, str):
         item = {item: None}
     if not isinstance(item, dict) or len(item) != 1:
-        source.refuse("A step is a name, or a mapping of one name to its value", *key)
+        source.refuse("A step must be a name, or a mapping of one name to its value", *key)
     _refuse_unknown(source, item, STEPS, key)
     ((name, value),) = item.items()
     kind, key = STEPS[name], (*key, name)
@@ -148,7 +148,7 @@ def _step(source: YamlSource, item: Any, key: Key) -> Step:
     names = [each.name for each in fields(kind)]
     if value is not None and not isinstance(value, Mapping) and not _short(kind):
         options = f", or a mapping with {', '.join(names)}" if names else ""
-        source.refuse(f"This step takes no value; write only its name{options}", *key)
+        source.refuse(f"This step has no value; write only its name{options}", *key)
     values = _values(kind, value)
     _refuse_unknown(source, values, names, key)
     if isinstance(values.get("audio"), str):
@@ -202,7 +202,9 @@ def _calls(source: YamlSource, value: Any, key: Key) -> dict[str, Any]:
     for index, call in enumerate(calls):
         place = key if single else (*key, index)
         if not isinstance(call, dict):
-            source.refuse("A call is a mapping with `name` and, as needed, `id` and `args`", *place)
+            source.refuse(
+                "A call must be a mapping with `name` and, as needed, `id` and `args`", *place
+            )
         _refuse_unknown(source, call, names, place)
         _validate(source, FunctionCall, call, place)
     return {**body, "calls": calls}

@@ -290,7 +290,7 @@ class Call(Step):
             TypeError: `calls` is the name of a function.
         """
         if isinstance(self.calls, str):
-            raise TypeError(f"calls takes FunctionCalls; for one, write Call.one({self.calls!r})")
+            raise TypeError(f"calls must be FunctionCalls; for one, write Call.one({self.calls!r})")
 
     @classmethod
     def one(cls, name: str, args: Mapping[str, Any] | None = None, **options: Any) -> Call:

@@ -42,7 +42,7 @@ def parse(frame: str | bytes) -> Message:
         msg = "the message is nested too deeply"
         raise ValueError(msg) from None
     if not isinstance(message, dict):
-        msg = f"a message is a JSON object, not {type(message).__name__}"
+        msg = f"a message must be a JSON object, not {type(message).__name__}"
         raise ValueError(msg)  # noqa: TRY004 -- one kind of error for all input
     return message
 

@@ -263,7 +263,7 @@ class ApprovalTable:
             if id_ in found
         ]
 
-    async def is_settled_elsewhere(self, grant: Grant, *, is_once: bool) -> bool:
+    async def is_answered_elsewhere(self, grant: Grant, *, is_once: bool) -> bool:
         """Return whether a question was answered elsewhere, so that its call does not run here.
 
         A `once` call that was approved there unchanged continues: it gets the outcome of the call

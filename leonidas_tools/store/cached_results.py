@@ -183,7 +183,7 @@ class CachedResults:
                 await turns.acquire()
         except TimeoutError:
             if self._failed:  # else many calls wait
-                self._fail(TimeoutError("the store does not answer"))
+                self._fail(TimeoutError("the store does not respond"))
             return None
         if self._rests:
             turns.release()
@@ -192,7 +192,7 @@ class CachedResults:
         task.add_done_callback(lambda _: turns.release())
         await asyncio.wait([task], timeout=_WAITING_SECONDS)
         if not task.done():  # it continues: cancelling may take as long as finishing
-            self._fail(TimeoutError("the store does not answer"))
+            self._fail(TimeoutError("the store does not respond"))
             return None
         return None if task.cancelled() or task.exception() is not None else task.result()
 
@@ -236,7 +236,7 @@ class CachedResults:
         self._failed = True
         is_told = isinstance(error, LeonidasError | TimeoutError)
         why = str(error) if is_told else type(error).__name__
-        logger.log(level, "Cached results are not shared, and the calls run: %s", why)
+        logger.log(level, "Cached results are not shared, so the calls run again: %s", why)
 
     async def _find(self, key: StoredKey) -> FoundResult:
         if self._forgotten:

@@ -24,7 +24,7 @@ from leonidas_tools.store.queries import (
     find_execution,
     find_repeated,
     mark_interrupted,
-    settle,
+    store_outcome,
 )
 from leonidas_tools.store.recorder import key_of, name_of, owner_of
 from leonidas_tools.store.rows import INTERRUPTED, STARTED
@@ -49,9 +49,9 @@ _ENDS_SECONDS = 1.0
 _ELSEWHERE_SECONDS = 60.0
 """Seconds to wait for the end of a call that runs in another process."""
 _LOOK_SECONDS = 0.5
-_GIVEN_WAY = ResultStatus.UNAVAILABLE
+_SUPERSEDED = ResultStatus.UNAVAILABLE
 """Status of a call that does not run, since an equal call began elsewhere at the same time."""
-_NOT_RUN = frozenset({_GIVEN_WAY.value, ResultStatus.PENDING_APPROVAL.value})
+_NOT_RUN = frozenset({_SUPERSEDED.value, ResultStatus.PENDING_APPROVAL.value})
 """Statuses of a call elsewhere that did not run, so that an equal call runs here."""
 _OPEN = frozenset({ResultStatus.UNKNOWN_OUTCOME, ResultStatus.CANCELLED})
 """Statuses that are not final: the outcome of the call may still change."""
@@ -116,7 +116,7 @@ class CallStarts:
             if before is None:
                 return None
             if is_later and before.status == STARTED and not self._is_own(before):
-                return replace(repeated(before.tool), status=_GIVEN_WAY)
+                return replace(repeated(before.tool), status=_SUPERSEDED)
             if before.started < repetition.bound or not self._is_own(before):
                 result = await self._elsewhere(before, call, database, timeout_seconds)
             else:
@@ -131,7 +131,7 @@ class CallStarts:
         if wait is not None:
             result = await wait(replace(call, id=before.call_id))
             if result.status not in _OPEN:
-                await self.settle(before, call, result, database)
+                await self.store_outcome(before, call, result, database)
                 call.session.get(_Told).ids.add(before.id)
             return result
         before = await self._ended(before, database, timeout_seconds)
@@ -189,11 +189,11 @@ class CallStarts:
                         await asyncio.sleep(_LOOK_SECONDS)
         return before
 
-    async def settle(
+    async def store_outcome(
         self, before: Execution, call: ToolCall, result: ToolResult, database: Database
     ) -> bool:
         """Store the outcome of a call of another process; return `False` if it has a final one."""
-        return await settle(database, before.id, self._recorder.outcome(call, result))
+        return await store_outcome(database, before.id, self._recorder.outcome(call, result))
 
     def _has_unread_end(self, before: Execution) -> bool:
         is_open = before.status == STARTED
@@ -234,7 +234,7 @@ class DurableStart:
         """Run the call once its start is stored."""
         desk = call.session.find(Approvals)
         grant = None if desk is None else desk.grant_of(call.number)
-        if grant is not None and await self._is_settled_elsewhere(call, grant):
+        if grant is not None and await self._is_answered_elsewhere(call, grant):
             return wording.denied(call.name, "withdrawn")
         if self._store.is_once(call):
             # First, so that one of two equal calls in different processes finds the other.
@@ -252,10 +252,10 @@ class DurableStart:
                 return before
         return await run(call)
 
-    async def _is_settled_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
+    async def _is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
         """Return whether the question of a call was answered elsewhere."""
         try:
-            return await self._store.is_settled_elsewhere(call, grant)
+            return await self._store.is_answered_elsewhere(call, grant)
         except StoreError as error:
             logger.log(log_level(error), "Questions cannot be read: %s", error)
             return grant.by_silence

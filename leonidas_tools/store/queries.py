@@ -235,7 +235,7 @@ async def find_unfinished(database: Database, *, session: str, user: str) -> lis
         return [_execution(row) for row in await connection.execute(query)]
 
 
-async def settle(database: Database, id_: str, ending: Mapping[str, Any]) -> bool:
+async def store_outcome(database: Database, id_: str, ending: Mapping[str, Any]) -> bool:
     """Store the outcome of a call; return `False` if the call already has a final one."""
     open_ = executions.c.status.in_((STARTED, INTERRUPTED, ResultStatus.CANCELLED.value))
     settled = update(executions).where(executions.c.id == id_, open_).values(**ending)

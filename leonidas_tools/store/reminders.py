@@ -58,7 +58,7 @@ class ReminderTable:
             rrule=rrule,
             at=start,
             due=start,
-            untold=None,
+            undelivered=None,
             updated=time.time(),
         )
         async with self._database.writing() as connection:
@@ -152,11 +152,11 @@ class ReminderTable:
         Raises:
             StoreError: The reminder cannot be written.
         """
-        untold = reminder.due if reminder.untold is None else reminder.untold
-        values = {"at": at, "due": due, "untold": untold, "updated": time.time()}
+        undelivered = reminder.due if reminder.undelivered is None else reminder.undelivered
+        values = {"at": at, "due": due, "untold": undelivered, "updated": time.time()}
         return await self._changed_from(reminders.c.due == reminder.due, reminder, values)
 
-    async def untold(self, user: str | None) -> list[Reminder]:
+    async def undelivered(self, user: str | None) -> list[Reminder]:
         """Return the reminders that have fired, but have not been delivered to the user.
 
         Raises:
@@ -165,14 +165,16 @@ class ReminderTable:
         query = select(reminders).where(reminders.c.user == owner_of(user))
         return await self._found(query.where(reminders.c.untold.is_not(None)))
 
-    async def tell(self, reminder: Reminder) -> bool:
+    async def mark_delivered(self, reminder: Reminder) -> bool:
         """Record that a reminder is delivered; return `False` if another process delivers it.
 
         Raises:
             StoreError: The reminder cannot be written.
         """
         values = {"untold": None, "updated": time.time()}
-        return await self._changed_from(reminders.c.untold == reminder.untold, reminder, values)
+        return await self._changed_from(
+            reminders.c.untold == reminder.undelivered, reminder, values
+        )
 
     async def forget(self, before: float) -> None:
         """Delete the delivered reminders without a next time that last changed before that time.
@@ -216,7 +218,7 @@ async def _read(connection: AsyncConnection, query: Select[Any]) -> list[Reminde
             rrule=row.rrule,
             at=row.at,
             due=row.due,
-            untold=row.untold,
+            undelivered=row.untold,
             updated=row.updated,
         )
         for row in rows
@@ -234,6 +236,6 @@ def _row(reminder: Reminder) -> dict[str, Any]:
         "rrule": reminder.rrule,
         "at": reminder.at,
         "due": reminder.due,
-        "untold": reminder.untold,
+        "untold": reminder.undelivered,
         "updated": reminder.updated,
     }

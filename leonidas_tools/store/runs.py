@@ -148,7 +148,7 @@ class AdvisoryLock:
                 async with engine.connect() as connection:
                     is_possible = await self._keep_session(connection)
             except Exception as error:  # noqa: BLE001 - the heartbeat decides meanwhile
-                logger.debug("This process holds no lock of the store: %s", type(error).__name__)
+                logger.debug("This process has no lock of the store: %s", type(error).__name__)
             if session is not None and self.session == session:
                 self._report_loss()
             had_lock |= self.session is not None

@@ -153,7 +153,7 @@ class SessionBinding:
         await asyncio.wait([state.loading], timeout=left)
         if not state.loading.done():
             logger.warning(
-                "The store does not answer: the mode is the stricter of 'ask' and the settings"
+                "The store does not respond: the mode is the stricter of 'ask' and the settings"
             )
 
     async def _refresh(self, state: _SessionState, session: ToolSession, call: ToolCall) -> None:

@@ -168,7 +168,7 @@ class Store:
             logger.warning("An event of a call is not stored: %s", type(error).__name__)
         if self._calls.dropped > dropped and not self._is_dropping:
             self._is_dropping = True
-            logger.warning("Calls are not stored: they outpace the store")
+            logger.warning("Some calls are not stored: the store is too slow for them")
         elif self._is_dropping and not len(self._calls):
             self._is_dropping = False
         self._writer.wake()
@@ -210,7 +210,7 @@ class Store:
                 timeout_seconds=timeout_seconds,
             )
         except TimeoutError:
-            raise StoreError("The store does not answer") from None
+            raise StoreError("The store does not respond") from None
 
     def resume_with(
         self,
@@ -262,7 +262,7 @@ class Store:
             name_of(session.id), user=name_of(owner_of(user_of(session)))
         )
 
-    async def is_settled_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
+    async def is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
         """Return whether the question of a call was answered elsewhere, so that it does not run.
 
         Args:
@@ -274,11 +274,11 @@ class Store:
         """
         try:
             async with asyncio.timeout(_DURABLE_SECONDS):
-                return await self.approvals.is_settled_elsewhere(grant, is_once=self.is_once(call))
+                return await self.approvals.is_answered_elsewhere(grant, is_once=self.is_once(call))
         except TimeoutError:
-            raise StoreError("The store does not answer") from None
+            raise StoreError("The store does not respond") from None
 
-    async def settle(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
+    async def store_outcome(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
         """Store the outcome of a call that continued after its process ended.
 
         Args:
@@ -292,7 +292,7 @@ class Store:
         Raises:
             StoreError: The database cannot be written to.
         """
-        return await self._call_starts.settle(before, call, result, self._database)
+        return await self._call_starts.store_outcome(before, call, result, self._database)
 
     async def untrusted_read(self, session: str, *, user: str | None) -> list[str]:
         """Return the tools whose untrusted results a session of this user has read.
@@ -455,7 +455,7 @@ class Store:
         except StoreError as error:
             self._writer.fail(error)
         except TimeoutError:
-            self._writer.fail(StoreError("The store does not answer"))
+            self._writer.fail(StoreError("The store does not respond"))
         self._writer.start()
         self._retention.start()
         return self

@@ -117,7 +117,7 @@ class Writer:
         """Record the error that prevents all writes; log it once until the database is back."""
         if self.error is None:
             logger.log(
-                log_level(error), "%s; calls continue, and are stored once it is back", error
+                log_level(error), "%s; calls continue, and are stored once it is available", error
             )
         self.error = str(error)
 
@@ -154,7 +154,7 @@ class Writer:
                 ended = update(runs).where(runs.c.id == self._run).values(ended=time.time())
                 await connection.execute(ended)
         except (StoreError, TimeoutError) as error:
-            logger.debug("The end of this opening was not stored: %s", error)
+            logger.debug("The end of this run was not stored: %s", error)
             return False
         return True
 
@@ -214,7 +214,7 @@ class Writer:
         if batch:
             async for records, is_written in _written(batch, self._write_records_together):
                 if not is_written:
-                    logger.warning("A record is not stored: the database refuses it")
+                    logger.warning("A record was not stored: the database rejected it")
                 self._records.done(records, is_written=is_written)
 
     async def _write_calls(self, entries: Sequence[CallWrite]) -> None:
@@ -223,7 +223,7 @@ class Writer:
             if not is_written:
                 async with self._database.writing() as connection:  # raises if nothing is writable
                     await self._write_heartbeat(connection)
-                logger.warning("A call is not stored: the database refuses it")
+                logger.warning("A call was not stored: the database rejected it")
                 refused += [entry.id for entry in some]
         self.written += len(entries) - len(refused)
         self.refused += len(refused)
@@ -266,7 +266,7 @@ class Writer:
         try:
             await self._lock.hold()
         except OSError as error:
-            logger.debug("This process holds no lock of the store: %s", error)
+            logger.debug("This process has no lock of the store: %s", error)
         now = time.time()
         row = {"id": self._run, "host": socket.gethostname(), "process": os.getpid()}
         row |= {"started": self._started, "seen": now, "lock": self._lock.session}

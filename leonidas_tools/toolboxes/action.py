@@ -27,7 +27,7 @@ def _timestamp(seconds: float) -> str:
 
 @tool(category="action", effect="idempotent", after_untrusted="allow")
 async def think(analysis: Thought, reasoning: Thought, plan: Thought) -> dict[str, str]:
-    """Thinks a problem through before acting: use it for anything of more than one step.
+    """Think a problem through before acting: use it for anything with more than one step.
 
     Args:
         analysis: What is asked, and what is known.

@@ -36,7 +36,7 @@ def _answering(name: str) -> Callable[[Callable[..., Any]], Tool[..., Any]]:
 async def confirm_action(
     approval_id: str, decision: Literal["yes", "no"], ctx: ToolContext, reason: str = ""
 ) -> ToolResult:
-    """Tell what the user has answered to the question of a call that is `pending_approval`.
+    """Report the user's answer to the question of a call that is `pending_approval`.
 
     Call it only after the user has answered, never before and never by yourself. Its answer is the
     result of the call that was asked about.
@@ -44,7 +44,7 @@ async def confirm_action(
     Args:
         approval_id: The `approval_id` of that call's answer.
         decision: What the user has said.
-        reason: Why not, if the user has said so.
+        reason: The user's reason for a no, if given.
     """
     question, result = await confirm(
         ctx.session, approval_id, yes=decision == "yes", reason=reason or None
@@ -61,7 +61,7 @@ async def answer_question(
     answers: dict[str, Any] | None = None,
     declined: bool = False,
 ) -> ToolResult:
-    """Tell what the user has answered to a call that asks something with a `question_id`.
+    """Report the user's answer to a call that asks something with a `question_id`.
 
     Call it only after the user has answered, never before and never by yourself. Its answer is the
     result of the call that has asked.

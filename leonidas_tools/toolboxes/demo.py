@@ -1,4 +1,4 @@
-"""A few small tools to try things out with: made-up weather, dice, coins, flights, a log, money."""
+"""Small example tools: made-up weather, dice, coins, flights, a log, money."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def get_weather(
 def roll_dice(
     sides: Annotated[int, Field(ge=2, le=100)] = 6, count: Annotated[int, Field(ge=1, le=20)] = 1
 ) -> dict[str, Any]:
-    """Rolls dice.
+    """Roll dice.
 
     Args:
         sides: How many sides a die has.
@@ -50,7 +50,7 @@ def roll_dice(
 
 @tool(effect="read", tags=["travel"], behavior="NON_BLOCKING", timeout_seconds=20)
 async def search_flights(origin: str, destination: str, ctx: ToolContext) -> dict[str, Any]:
-    """Searches flights between two cities; takes a while.
+    """Search flights between two cities; takes a while.
 
     Args:
         origin: Where the journey begins.
@@ -69,7 +69,7 @@ async def search_flights(origin: str, destination: str, ctx: ToolContext) -> dic
 
 @tool(effect="read", tags=["game"])
 def flip_coin() -> str:
-    """Flips a coin: heads or tails."""
+    """Flip a coin: heads or tails."""
     return random.choice(("heads", "tails"))  # noqa: S311 - a game
 
 
@@ -77,11 +77,11 @@ def flip_coin() -> str:
 async def offer_coin(offered: bool, ctx: ToolContext) -> dict[str, Any]:
     """Offer the tool flip_coin, or take it away. Use it when the user wants a coin.
 
-    It shows that tools may come and go while the model talks. Its session has to know the
-    registry (`session.put(registry)`), as that of `leonidas run` does.
+    It shows that tools may come and go while the model talks. The session needs the registry
+    (`session.put(registry)`), as that of `leonidas run` does.
 
     Args:
-        offered: Whether the tool is to be there.
+        offered: Whether to offer the tool.
     """
     registry = ctx.session.get(ToolRegistry)
     if ctx.call.name not in registry:
@@ -113,9 +113,9 @@ async def send_money(
     """Send money to somebody (made up: nothing moves). The user is asked first.
 
     Args:
-        to: Who gets it.
-        amount: How much.
-        currency: In which currency.
+        to: The recipient.
+        amount: The amount.
+        currency: The currency.
     """
     return {"sent": amount, "currency": currency, "to": to}
 

@@ -68,7 +68,7 @@ class NoteTools:
         with _reached():
             note = await keeper.create(user, title=title, text=text, tags=_tags(tags))
         ctx.undo(keeper.delete, user, note.id)
-        return _told(note, say("note_created", title=note.title))
+        return _result(note, say("note_created", title=note.title))
 
     @tool(category="storage", effect="read", lane="notes", tags=["notes"])
     async def read_note(self, note_id: str, ctx: ToolContext) -> ToolResult:
@@ -81,7 +81,7 @@ class NoteTools:
             note = await _keeper(ctx.session).read(user_of(ctx.session), note_id)
         note = _known(note, note_id)
         spoken = _beginning(note.text, _LONGEST_SPOKEN)
-        return _told(note, say("note_read", title=note.title, text=spoken))
+        return _result(note, say("note_read", title=note.title, text=spoken))
 
     @tool(category="storage", effect="idempotent", lane="notes", tags=["notes"])
     async def update_note(
@@ -112,7 +112,7 @@ class NoteTools:
                 tags=None if tags is None else _tags(tags),
             )
         after = _known(after, note_id)
-        return _told(after, say("note_updated", title=after.title))
+        return _result(after, say("note_updated", title=after.title))
 
     @tool(category="storage", effect="once", lane="notes", tags=["notes"], requires_approval=True)
     async def delete_note(self, note_id: str, ctx: ToolContext) -> ToolResult:
@@ -138,7 +138,7 @@ class NoteTools:
 
         Args:
             tag: Only those with this tag.
-            limit: How many at most.
+            limit: The maximum number of notes.
         """
         return await _found(ctx.session, "", tag, limit)
 
@@ -151,7 +151,7 @@ class NoteTools:
         Args:
             query: Words that all occur in the note, in any order; beginnings of words suffice.
             tag: Only notes with this tag.
-            limit: How many at most.
+            limit: The maximum number of notes.
         """
         return await _found(ctx.session, query, tag, limit)
 
@@ -250,7 +250,7 @@ def _beginning(text: str, most: int) -> str:
     return f"{cut.rpartition(' ')[0] or cut}…"
 
 
-def _told(note: Note, speech: str) -> ToolResult:
+def _result(note: Note, speech: str) -> ToolResult:
     return ToolResult(result={**_times(note), "text": note.text}, speech=speech)
 
 

@@ -15,7 +15,7 @@ from leonidas_tools.tools.tool import Tool, tool
 Voice = Literal["Kore", "Puck", "Charon", "Fenrir", "Aoede", "Leda"]
 
 
-def _told(speech: SpeechState, setting: str, **result: Any) -> ToolResult:
+def _result(speech: SpeechState, setting: str, **result: Any) -> ToolResult:
     """Return the result, with a message for the model if the change has no audible effect."""
     return ToolResult(result=result, message=None if speech.is_heard(setting) else say("not_heard"))
 
@@ -31,7 +31,7 @@ async def set_speech_rate(
     """
     speech = ctx.session.get(SpeechState)
     previous = speech.current.rate
-    return _told(speech, "rate", previous_rate=previous, rate=speech.set(rate=rate).rate)
+    return _result(speech, "rate", previous_rate=previous, rate=speech.set(rate=rate).rate)
 
 
 @tool(category="speech", effect="idempotent", after_untrusted="allow")
@@ -46,7 +46,7 @@ async def set_speech_volume(
     speech = ctx.session.get(SpeechState)
     previous = speech.current.volume
     now = speech.set(volume=volume).volume
-    return _told(speech, "volume", previous_volume=previous, volume=now)
+    return _result(speech, "volume", previous_volume=previous, volume=now)
 
 
 @tool(category="speech", effect="idempotent", after_untrusted="allow")
@@ -58,26 +58,26 @@ async def change_voice(voice: Voice, ctx: ToolContext) -> ToolResult:
     """
     speech = ctx.session.get(SpeechState)
     previous = speech.current.voice
-    return _told(speech, "voice", previous_voice=previous, voice=speech.set(voice=voice).voice)
+    return _result(speech, "voice", previous_voice=previous, voice=speech.set(voice=voice).voice)
 
 
 @tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def pause_speech(
     ctx: ToolContext, seconds: Annotated[float, Field(gt=0, le=30)] = 2.0
 ) -> ToolResult:
-    """Pause what is being said; it goes on afterwards.
+    """Pause the speech; it continues afterwards.
 
     Args:
         seconds: How long to pause.
     """
     speech = ctx.session.get(SpeechState)
     speech.pause(seconds)
-    return _told(speech, "paused_until", paused_seconds=seconds)
+    return _result(speech, "paused_until", paused_seconds=seconds)
 
 
 @tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def resume_speech(ctx: ToolContext) -> dict[str, bool]:
-    """Go on speaking after a pause."""
+    """Continue speaking after a pause."""
     speech = ctx.session.get(SpeechState)
     was_paused = speech.paused_seconds > 0
     speech.resume()
@@ -86,13 +86,13 @@ async def resume_speech(ctx: ToolContext) -> dict[str, bool]:
 
 @tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def emphasize_text(text: Annotated[str, Field(min_length=1)], ctx: ToolContext) -> ToolResult:
-    """Stresses words the next time they are spoken.
+    """Emphasize words the next time they are spoken.
 
     Args:
-        text: The words to stress.
+        text: The words to emphasize.
     """
     speech = ctx.session.get(SpeechState)
-    return _told(speech, "emphasis", emphasis=list(speech.set(emphasis=(text,)).emphasis))
+    return _result(speech, "emphasis", emphasis=list(speech.set(emphasis=(text,)).emphasis))
 
 
 TOOLS: tuple[Tool[..., Any], ...] = (

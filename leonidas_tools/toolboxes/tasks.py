@@ -32,7 +32,7 @@ async def write_tasks(
 ) -> list[dict[str, Any]]:
     """Write the list of tasks for work of several steps; the user sees it.
 
-    The list replaces the one before; tasks that were on it keep their status.
+    The list replaces the previous one; tasks that were on it keep their status.
 
     Args:
         tasks: What is to be done, in order, a few words for each.
@@ -58,11 +58,11 @@ async def update_task(
     status: Literal["pending", "in_progress", "completed", "failed"],
     ctx: ToolContext,
 ) -> list[dict[str, Any]]:
-    """Note how far a task is: in_progress before it is begun, completed or failed after.
+    """Set the status of a task: in_progress before it starts, completed or failed afterwards.
 
     Args:
         id: The id of the task.
-        status: How far it is.
+        status: The new status.
     """
     list_ = ctx.session.get(TaskList)
     ctx.undo(list_.put, list_.tasks)

@@ -146,7 +146,7 @@ class Weather:
         """Weather in a city, today or tomorrow.
 
         Args:
-            city: Name of the city; that of the settings where left out.
+            city: Name of the city; that of the settings by default.
             date: Which day.
         """
         wanted = (city or "").strip() or self._settings.default_city
@@ -158,7 +158,7 @@ class Weather:
         async with httpx2.AsyncClient(verify=certificates, timeout=timeout) as client:
             place = await self._place(client, wanted)
             forecast = await self._forecast(client, place)
-        return _told(place, forecast, date, self._settings.unit)
+        return _result(place, forecast, date, self._settings.unit)
 
     async def _place(self, client: httpx2.AsyncClient, city: str) -> _Place:
         asked = {"name": city, "count": 1, "language": self._settings.language, "format": "json"}
@@ -236,7 +236,7 @@ def _unreadable(reason_code: str) -> ToolError:
     )
 
 
-def _told(place: _Place, forecast: _Forecast, date: str, unit: str) -> ToolResult:
+def _result(place: _Place, forecast: _Forecast, date: str, unit: str) -> ToolResult:
     day, daily, now = int(date == "tomorrow"), forecast.daily, forecast.current
     chances = daily.precipitation_probability_max
     chance = chances[day] if len(chances) > day else None

@@ -71,7 +71,7 @@ def find_toolbox(name: str, folders: Sequence[Path] = ()) -> Toolbox:
 
     Example:
         >>> find_toolbox("demo").summary
-        'A few small tools to try things out with: made-up weather, dice, coins, flights, a log, \
+        'Small example tools: made-up weather, dice, coins, flights, a log, \
 money.'
     """
     if name in OWN_TOOLBOXES:

@@ -392,7 +392,7 @@ def _filler_after(value: float | str) -> float | str | None:
     if not isinstance(value, str | bool) and 0 < value < float("inf"):
         return value
     raise SchemaError(
-        f"filler_after_seconds is a time in seconds, 'median' or 'off', not {value!r}"
+        f"filler_after_seconds must be a time in seconds, 'median' or 'off', not {value!r}"
     )
 
 
@@ -402,14 +402,14 @@ def _limit_or_off(option: str, what: str, value: Any) -> float | None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return value
-    raise SchemaError(f"{option} is {what} above 0, or 0 or 'off' for no limit, not {value!r}")
+    raise SchemaError(f"{option} must be {what} above 0, or 0 or 'off' for no limit, not {value!r}")
 
 
 def _timeout(value: Any) -> Any:
     if is_off(value):
         raise SchemaError(f"timeout_seconds {NO_TIMEOUT_OFF}")
     if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        raise SchemaError(f"timeout_seconds is a time in seconds above 0, not {value!r}")
+        raise SchemaError(f"timeout_seconds must be a time in seconds above 0, not {value!r}")
     return value
 
 
@@ -418,24 +418,24 @@ def _retry_attempts(value: Any) -> int:
         return 0
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    raise SchemaError(f"retry_attempts is a number from 0 on, or 'off', not {value!r}")
+    raise SchemaError(f"retry_attempts must be 0 or more, or 'off', not {value!r}")
 
 
 def _flag(option: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise SchemaError(f"{option} is True or False, not {value!r}")
+    raise SchemaError(f"{option} must be True or False, not {value!r}")
 
 
 def _text(option: str, value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise SchemaError(f"{option} is a text, not {value!r}")
+    raise SchemaError(f"{option} must be a string, not {value!r}")
 
 
 def _names(option: str, value: Sequence[str]) -> Sequence[str]:
     if isinstance(value, str) or not all(isinstance(name, str) for name in value):
-        raise SchemaError(f"{option} is a list of names, not {value!r}")
+        raise SchemaError(f"{option} must be a list of names, not {value!r}")
     return value
 
 
@@ -457,7 +457,9 @@ def checked_resources(value: Any) -> dict[str, float]:
         for name, amount in value.items()
     ):
         return dict(value)
-    raise SchemaError(f"resources takes amounts by name, such as {{'num_cpus': 2}}, not {value!r}")
+    raise SchemaError(
+        f"resources must map names to amounts, such as {{'num_cpus': 2}}, not {value!r}"
+    )
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {

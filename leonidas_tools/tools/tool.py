@@ -281,13 +281,13 @@ def as_tools(things: Iterable[Tool[..., Any] | Callable[..., Any]]) -> list[Tool
         >>> as_tools("get_weather")
         Traceback (most recent call last):
         ...
-        TypeError: tools takes a list of tools and functions, such as [get_weather], not \
+        TypeError: tools must be a list of tools and functions, such as [get_weather], not \
 'get_weather'
     """
     if isinstance(things, str | bytes | dict | Tool | type) or not isinstance(things, Iterable):
         given = f"[{things.name}]" if isinstance(things, Tool) else "[get_weather]"
         raise TypeError(
-            f"tools takes a list of tools and functions, such as {given}, not {things!r}"
+            f"tools must be a list of tools and functions, such as {given}, not {things!r}"
         )
     return [as_tool(_one(thing)) for thing in things]
 

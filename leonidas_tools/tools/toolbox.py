@@ -80,5 +80,6 @@ class Toolbox:
         model: object = self.settings
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             raise SchemaError(
-                f"settings of a Toolbox is a class derived from pydantic.BaseModel, not {model!r}"
+                "settings of a Toolbox must be a class derived from pydantic.BaseModel, not "
+                f"{model!r}"
             )

@@ -415,15 +415,15 @@ async def test_it_is_a_processor():
 def test_bounds_names_and_fragments_are_checked_when_it_is_made():
     with pytest.raises(ValueError, match="no fragments"):
         Orchestrator(ScriptedModel([]), fragments=[])
-    with pytest.raises(ValueError, match="models is given beside Fragments"):
+    with pytest.raises(ValueError, match="models cannot be given with Fragments"):
         orchestrator([], models={"bake": ScriptedModel([])})
     with pytest.raises(ValueError, match="max_attempts"):
         orchestrator([], max_attempts=0)
-    with pytest.raises(ValueError, match="max_seconds is above 0"):
+    with pytest.raises(ValueError, match="max_seconds must be above 0"):
         orchestrator([], max_seconds=0)
     with pytest.raises(ValueError, match="1 or more"):
         orchestrator([], max_calls=0)
-    with pytest.raises(TypeError, match=r"memory takes an object with recall.* not \['rye'\]"):
+    with pytest.raises(TypeError, match=r"memory must be an object with recall.* not \['rye'\]"):
         orchestrator([], memory=["rye"])
     with pytest.raises(DuplicateToolError, match="'weigh'"):
         Orchestrator(

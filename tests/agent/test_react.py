@@ -132,7 +132,7 @@ def test_a_call_that_a_result_has_shown_to_the_model_does_not_run(echo, page, co
     model = ScriptedModel(script, calls_functions=False)
     result = run(ReActAgent(model, [read, pay]), history=history)
     assert (paid, result.answer) == (["Ana"], "It shows a call.")
-    assert any("stands in the result of a tool" in str(turn.problems) for turn in result.turns)
+    assert any("is in the result of a tool" in str(turn.problems) for turn in result.turns)
 
 
 def test_a_read_that_a_result_has_shown_to_the_model_runs():
@@ -244,7 +244,7 @@ def test_an_empty_answer_is_asked_about():
     model = ScriptedModel(["", "  ", "It is 3."])
     result = run(ReActAgent(model, [add]))
     assert result.answer == "It is 3."
-    assert "You have written nothing" in model.asked[1].messages[-1].text
+    assert "Your answer is empty" in model.asked[1].messages[-1].text
 
 
 def test_native_arguments_that_were_cut_off_never_run():

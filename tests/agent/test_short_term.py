@@ -43,7 +43,7 @@ def test_a_long_run_is_seen_as_a_summary_and_its_newest_turns():
     assert result.answer == "The end."
     assert all(tokens(asked.messages) <= 2000 for asked in model.asked)
     last = model.asked[-1].messages
-    assert last[0].text.startswith("Read the book.\n\nWhat was done so far, in short:\nRead up to")
+    assert last[0].text.startswith("Read the book.\n\nSummary of what was done so far:\nRead up to")
     assert [message.role for message in last[1:3]] == ["assistant", "tool"]
     assert "page 7" in last[-1].text
     asked = writer.asked[-1].messages[0].text
@@ -116,9 +116,9 @@ def test_tools_that_are_called_by_text_have_a_window_too():
     assert result.answer == "The end."
     last = model.asked[-1].messages
     assert [message.role for message in last[:2]] == ["system", "user"]
-    assert "What was done so far" in last[1].text
+    assert "Summary of what was done so far" in last[1].text
 
 
 def test_a_window_is_not_too_small():
-    with pytest.raises(ValueError, match="max_tokens is 100 or more, not 5"):
+    with pytest.raises(ValueError, match="max_tokens must be 100 or more, not 5"):
         ShortTermMemory(max_tokens=5)

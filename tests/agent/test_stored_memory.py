@@ -72,5 +72,5 @@ async def test_what_stands_in_a_file_is_no_memory_of_an_agent(file, tmp_path):
 
 
 def test_a_limit_is_a_number_above_0():
-    with pytest.raises(ValueError, match="limit is 1 or more, not 0"):
+    with pytest.raises(ValueError, match="limit must be 1 or more, not 0"):
         StoredMemory(None, None, limit=0)

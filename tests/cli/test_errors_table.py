@@ -166,7 +166,7 @@ def test_settings_under_a_name_that_is_not_read_are_named(leonidas, tmp_path):
     (tmp_path / "tools.yml").write_text("version: 1\n")
     finished = leonidas("policy", "list")
     assert finished.stderr.endswith(
-        "tools.yml is not read: rename it to tools.yaml, or add --config tools.yml\n"
+        "tools.yml is ignored: rename it to tools.yaml, or add --config tools.yml\n"
     )
 
 

@@ -12,7 +12,7 @@ from leonidas_tools.live.live_events import live_event
 def said(*words):
     listener = HappeningListener()
     parts = [ProcessorPart(text, substream_name=f"{who}_transcription") for who, text in words]
-    heard = [each for part in parts for each in listener.hear(part)] + [*listener.pause()]
+    heard = [each for part in parts for each in listener.receive(part)] + [*listener.pause()]
     return [(each.data["who"], each.data["text"]) for each in heard]
 
 
@@ -42,7 +42,7 @@ def test_an_interruption_ends_a_sentence():
         ProcessorPart("I am", substream_name="output_transcription"),
         ProcessorPart("", metadata={"interrupted": True}),
     ]
-    heard = [each for part in parts for each in listener.hear(part)]
+    heard = [each for part in parts for each in listener.receive(part)]
     assert [each.kind for each in heard] == ["said", "interrupted"]
 
 
@@ -62,7 +62,7 @@ RENEWED = live_event("connection_renewed", connection=2, resumed=True, audio_dro
 
 def heard(*parts, declared=frozenset):
     listener = HappeningListener(lambda: 0.0, declared=declared)
-    return [(each.kind, dict(each.data)) for part in parts for each in listener.hear(part)]
+    return [(each.kind, dict(each.data)) for part in parts for each in listener.receive(part)]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_tools_that_came_and_went_are_named_also_where_a_new_connection_declares
         (
             "connection_renewed",
             {"connection": 2, "resumed": True, "audio_dropped": 3},
-            "renewed     connection 2, the session is resumed, 3 pieces of sound were dropped",
+            "renewed     connection 2, the session is resumed, 3 audio frames were dropped",
         ),
         (
             "connection_lost",

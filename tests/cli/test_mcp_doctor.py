@@ -177,7 +177,7 @@ def test_a_tool_in_quarantine_is_reported_and_not_called(
     assert told["hint"] == "see the change: `leonidas mcp trust it`"
     table = invoke(mcp.commands(), "list", "--config", settings)
     last = table.stderr.splitlines()[-1]
-    assert last == "what is quarantined has changed: leonidas mcp trust it"
+    assert last == "quarantined tools have changed: leonidas mcp trust it"
     assert [step["message"] for step in steps if "can be used" in step["message"]] == [
         "1 can be used: other" if more else "none can be used"
     ]
@@ -272,7 +272,7 @@ FAILING = {
     "it says nothing": (
         sh("while read line; do :; done", timeout=2),
         "start",
-        "no answer in time",
+        "no response in time",
         "is it a server that uses MCP over stdio? If it is slow, raise `timeout`",
     ),
 }

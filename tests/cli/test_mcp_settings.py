@@ -69,7 +69,7 @@ def test_a_new_file_is_said_to_be_new(run, settings):
 def test_a_secret_is_better_a_variable_and_one_that_is_not_set_breaks_nothing(run, settings):
     finished = run("add", "a", "http://host/mcp", "-H", "X-Api-Key: s3cret")
     assert finished.stderr == (
-        "a: headers.X-Api-Key holds a secret as plain text; better set an environment variable "
+        "a: headers.X-Api-Key has a secret in plain text; set an environment variable instead, "
         "and write ${A_X_API_KEY}\n"
     )
     finished = run("add", "b", "http://host/mcp", "-H", "X-Api-Key: ${NO_SUCH_VARIABLE}")
@@ -158,10 +158,10 @@ def test_the_servers_of_another_program_are_taken_over(run, settings, tmp_path):
     finished = run("import", theirs)
     assert finished.exit_code == 1
     assert finished.stderr.splitlines() == [
-        "off: `trust` is not taken over: say under `policies.rules` which calls need no approval",
+        "off: `trust` is not imported: say under `policies.rules` which calls need no approval",
         "set the environment variable NO_SUCH_KEY, or write it to .env: it is empty",
-        ("odd: left out: ${command:pick} is not known here: write its value, or ${NAME}"),
-        f"time: left out: {settings} has a server of that name; remove or rename one",
+        "odd: skipped: ${command:pick} is not known here: write its value, or ${NAME}",
+        f"time: skipped: {settings} has a server of that name; remove or rename one",
     ]
     assert finished.stdout == f"{settings}: notes, off copied from {theirs}\n"
     assert settings.read_text().startswith(OWN)

@@ -50,12 +50,12 @@ def test_the_demo_plays_from_any_folder_with_its_mcp_server(started):
     assert "agent       Let me think.\n" in finished.stdout
     assert 'called      get_current_time(timezone="Asia/Tokyo")\n' in finished.stdout
     assert "cancelled   search_flights\n" in finished.stdout
-    assert "\n9 calls: 8 answered once, 1 cancelled; all is well\n" in finished.stdout
-    assert "\n11 calls: 11 answered once, 0 cancelled; all is well\n" in finished.stdout
+    assert "\n9 calls: 8 answered once, 1 cancelled; passed\n" in finished.stdout
+    assert "\n11 calls: 11 answered once, 0 cancelled; passed\n" in finished.stdout
     assert "tools       +flip_coin\n" in finished.stdout  # while the model talks
-    assert "\n4 calls: 4 answered once, 0 cancelled; all is well\n" in finished.stdout
+    assert "\n4 calls: 4 answered once, 0 cancelled; passed\n" in finished.stdout
     assert finished.stdout.count("\nspilled: the result was too long; ") == 1
-    next_steps = finished.stdout.rpartition("all is well")[2]
+    next_steps = finished.stdout.rpartition("passed")[2]
     assert "\n  leonidas tools call NAME " in next_steps
     assert next_steps.endswith("\n  leonidas --help            lists all commands\n")
     # A busy machine may hold the event loop, which is logged and not what is tested here.
@@ -305,7 +305,7 @@ def test_a_session_that_never_connects_fails_and_shows_why(leonidas, settings, t
         finished = leonidas("run", "--config", settings, stdin=typed, **variables)
     assert finished.returncode == 1
     assert "refused     " in finished.stdout
-    assert "all is well" not in finished.stdout
+    assert "passed" not in finished.stdout
     assert "\n✗ " in finished.stdout
 
 
@@ -325,7 +325,7 @@ def test_scenarios_that_ship_play_with_the_settings_that_ship(leonidas, tmp_path
     (tmp_path / "config" / "tools.yaml").write_text("version: 1\n")
     finished = leonidas("run", "tools_change", "--speed", "0")
     assert finished.returncode == 0, finished.stdout
-    assert finished.stdout.endswith("; all is well\n")
+    assert finished.stdout.endswith("; passed\n")
     assert finished.stderr.startswith(
         "Scenarios that ship play with settings of their own: for config/tools.yaml, "
         "add --config config/tools.yaml\n"

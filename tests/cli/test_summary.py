@@ -83,7 +83,7 @@ def test_connections_and_the_calls_that_outlived_theirs_are_counted():
         log.note(each)
     summary = of_session(log, [], interrupted=False)
     assert summary.verdict == (
-        "1 call: 1 answered once, 0 cancelled; 2 connections, 1 call outlived its own; all is well"
+        "1 call: 1 answered once, 0 cancelled; 2 connections, 1 call outlived its own; passed"
     )
 
 

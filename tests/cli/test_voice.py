@@ -170,8 +170,8 @@ PORTAUDIO = {
             "def query_devices(*, kind): raise PortAudioError('Error querying device -1')"
         ),
         (
-            "there is no microphone (Error querying device -1): connect one, or name a WAV file by "
-            "--microphone"
+            "there is no microphone (Error querying device -1): connect one, or name a WAV file "
+            "with --microphone"
         ),
     ),
 }

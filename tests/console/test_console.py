@@ -282,7 +282,7 @@ async def test_nothing_is_changed_by_get(refusing_console, path):
 async def test_no_request_gets_more_rows_than_the_console_gives(refusing_console, limit):
     answer = await refusing_console.client.get("/api/history", params={"limit": limit})
     assert answer.status_code == 422
-    assert answer.json()["error"].startswith("limit is a number from 1 to 1000, not ")
+    assert answer.json()["error"].startswith("limit must be a number from 1 to 1000, not ")
 
 
 @pytest.mark.parametrize("path", ["/", "/console.js", "/console.css", "/icon.svg"])

@@ -459,7 +459,7 @@ def test_strings_of_any_kind_are_checked(value):
 def test_half_a_character_is_named_where_something_is_wrong():
     assert ArgumentValidator(of(p=STRING))({"p": "\ud800"}) == {"p": "\ud800"}
     error = refusal(of(p=INTEGER), {"p": "\ud800"})
-    assert error.message == "The arguments hold half a character (a lone surrogate)."
+    assert error.message == "The arguments have half a character (a lone surrogate)."
 
 
 def test_one_wrong_item_among_very_many_is_named():

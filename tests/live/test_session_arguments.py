@@ -137,9 +137,9 @@ async def test_tools_that_are_given_once_are_called_and_answered():
         (lambda live: AdvancedToolProcessor(registry=[add]), "takes a ToolRegistry"),
         (
             lambda live: AdvancedToolProcessor(config=5),
-            "config takes the path .*, not int: such as",
+            "config must be the path .*, not int: such as",
         ),
-        (lambda live: AdvancedToolProcessor(config=["a"]), "config takes the path .*, not list"),
+        (lambda live: AdvancedToolProcessor(config=["a"]), "config must be the path .*, not list"),
         (
             lambda live: AdvancedToolProcessor(tool=[add]),
             "no argument 'tool'; did you mean 'tools'?",

@@ -263,8 +263,8 @@ async def test_a_flood_of_wrong_messages_is_logged_in_a_few_lines(open_lab, capl
 @pytest.mark.parametrize(
     ("misdeed", "reason"),
     [
-        ("never_initialize", "no answer in time"),
-        ("never_list", "no answer in time"),
+        ("never_initialize", "no response in time"),
+        ("never_list", "no response in time"),
         ("huge_list", "it answered with a message of more than 1,000,000 bytes"),
         pytest.param(
             "endless_list",

@@ -127,5 +127,5 @@ async def test_a_server_that_accepts_and_never_answers_is_given_up(serve, transp
         port = silent.getsockname()[1]
         server = serve({"url": f"http://127.0.0.1:{port}/", "transport": transport, "timeout": 0.3})
         assert await server.down() == (
-            f"The MCP server 'lab' is down: no answer in time at http://127.0.0.1:{port}/"
+            f"The MCP server 'lab' is down: no response in time at http://127.0.0.1:{port}/"
         )

@@ -47,7 +47,7 @@ async def test_a_server_that_hangs_is_found_down_and_comes_back(serve):
     server = await serve(script("bad.py", "none", **QUICK)).back()
     pid = await server.call("pid")
     os.kill(int(pid.result), signal.SIGSTOP)
-    assert await server.down() == "The MCP server 'lab' is down: no answer to a ping within 2 s"
+    assert await server.down() == "The MCP server 'lab' is down: no response to a ping within 2 s"
     await server.back()
     assert await server.call("pid") != pid
 
@@ -56,7 +56,7 @@ async def test_a_server_over_http_that_hangs_is_found_down_and_comes_back(serve,
     listening = listen("bad.py", "json", "none")
     server = await serve({**listening.settings, **QUICK}).back()
     listening.signal(signal.SIGSTOP)
-    assert "no answer to a ping within 2 s" in await server.down()
+    assert "no response to a ping within 2 s" in await server.down()
     listening.signal(signal.SIGCONT)
     await server.back()
     assert (await server.call("good")).result == "fine"
@@ -67,15 +67,15 @@ async def test_a_server_that_hangs_during_a_call_is_found_down_when_the_call_had
     with pytest.raises(ToolError) as lost:
         await server.call("bad", seconds=0.5)
     assert lost.value.message == (
-        "The connection to the MCP server 'lab' was lost during the call: no "
-        "answer to a ping within 2 s. It is not known whether it took "
-        "effect: do not call it again before you have checked."
+        "The connection to the MCP server 'lab' was lost during the call: no response to a ping "
+        "within 2 s. It is not known whether it took effect: do not call it again before you have "
+        "checked."
     )
 
 
 async def test_a_server_that_asks_without_end_and_reads_no_answer_is_found_down(serve):
     server = await serve(script("bad.py", "ask_without_end", **QUICK)).back()
-    with pytest.raises(ToolError, match="no answer to a ping within 2 s"):
+    with pytest.raises(ToolError, match="no response to a ping within 2 s"):
         await server.call("bad", seconds=0.5)
 
 

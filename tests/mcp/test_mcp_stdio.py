@@ -233,11 +233,11 @@ async def test_what_a_server_prints_on_standard_output_harms_nothing(serve, capl
         ),
         (
             {"command": "sh", "args": ["-c", "exec cat >/dev/null"], "timeout": 0.3},
-            "no answer in time",
+            "no response in time",
         ),
         (
             {"command": "sh", "args": ["-c", "echo Hi; exec cat >/dev/null"], "timeout": 0.3},
-            "no answer in time; it printed 'Hi', which is not an MCP message",
+            "no response in time; it printed 'Hi', which is not an MCP message",
         ),
     ],
     ids=["command", "directory", "permission", "exit", "stderr", "silence", "garbage"],

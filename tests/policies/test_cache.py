@@ -210,7 +210,7 @@ async def test_an_old_result_stands_in_when_the_tool_fails_and_says_so() -> None
     assert stale.to_response() == {
         "status": "ok",
         "result": {"place": "here", "run": 1},
-        "message": "The tool 'read' is failing; this is its result of 61 seconds ago.",
+        "message": "The tool 'read' is failing; this is its result from 61 seconds ago.",
         "retryable": False,
     }
     assert stale.cached

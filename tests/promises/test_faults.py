@@ -426,7 +426,7 @@ async def test_pictures_that_no_message_holds_are_left_out_and_that_is_said() ->
     assert await both_ways(tools) == {
         "status": "ok",
         "result": "two pictures",
-        "message": "A picture or a sound was left out.",
+        "message": "An image or audio clip was left out.",
         "retryable": False,
     }
     assert (await tools.execute("faulty")).media == (small,)

@@ -380,7 +380,7 @@ BAD = {
     "a question that does not say what": (
         "approval_question: 'May I?'",
         "texts.approval_question",
-        "lacks {what}",
+        "lacks required placeholders: {what}",
     ),
 }
 

@@ -287,10 +287,10 @@ def test_every_rule_about_a_tool_is_explained_in_order():
     decide, candidates = explain(rules, about)
     assert decide is Decide.AUDIT
     assert [(each.rule.name, each.decides, each.why) for each in candidates] == [
-        ("first", True, "the first that holds"),
+        ("first", True, "the first rule that applies"),
         ("mine", False, "not for the user 'ana'"),
         ("large", False, "not with this 'amount'"),
         ("read_only", False, "not in mode 'ask'"),
-        ("requires_approval", False, "'first' goes first"),
+        ("requires_approval", False, "'first' takes precedence"),
         ("autonomous", False, "not in mode 'ask'"),
     ]

@@ -114,13 +114,13 @@ SERVERS = {"time": {"command": "x", "tools": {"now": {"timeout": 1}}}}
             {"tools": {"search": {"cache_shared": True}}},
             "error",
             "tools.search.cache_shared",
-            "does nothing without cache_seconds",
+            "has no effect without cache_seconds",
         ),
         (
             {"tools": {"search": {"cache_shared": True, "cache_seconds": 5}}},
             "warning",
             "tools.search.cache_shared",
-            "does nothing without a store",
+            "has no effect without a store",
         ),
         (
             {
@@ -130,7 +130,7 @@ SERVERS = {"time": {"command": "x", "tools": {"now": {"timeout": 1}}}}
             },
             "warning",
             "tools.search.cache_shared",
-            "handles of long results are their session's own",
+            "handles of long results belong to their session",
         ),
         (
             {

@@ -21,8 +21,8 @@ FILES = {
         },
         [
             (
-                "brave: env.BRAVE_API_KEY holds a secret as plain text; better set an environment "
-                "variable and write ${BRAVE_API_KEY}"
+                "brave: env.BRAVE_API_KEY has a secret in plain text; set an environment variable "
+                "instead, and write ${BRAVE_API_KEY}"
             )
         ],
     ),
@@ -50,7 +50,7 @@ FILES = {
         },
         [
             (
-                "local: `envFile` is not taken over: load it before Leonidas starts, or name each "
+                "local: `envFile` is not imported: load it before Leonidas starts, or name each "
                 "variable under `env`"
             ),
             "set the environment variable API_KEY (Your key)",
@@ -80,7 +80,7 @@ FILES = {
         },
         [
             (
-                "stream: `trust` is not taken over: say under `policies.rules` which calls need no "
+                "stream: `trust` is not imported: say under `policies.rules` which calls need no "
                 "approval"
             )
         ],
@@ -100,7 +100,7 @@ FILES = {
         },
         [
             (
-                "off: `alwaysAllow` is not taken over: say under `policies.rules` which calls need "
+                "off: `alwaysAllow` is not imported: say under `policies.rules` which calls need "
                 "no approval"
             )
         ],
@@ -132,10 +132,10 @@ def test_a_file_of_another_program_is_taken_over(tmp_path, monkeypatch, program)
     ("server", "why"),
     [
         ("text", "it should be a mapping"),
-        ({"args": ["x"]}, "it names neither a command nor a url"),
+        ({"args": ["x"]}, "it has neither a command nor a url"),
         (
             {"url": "http://host/", "type": "websocket"},
-            "its transport 'websocket' is not known: choose stdio, http or sse",
+            "its transport 'websocket' is not supported: choose stdio, http or sse",
         ),
         (
             {"command": "${command:extension.pick}"},
@@ -152,8 +152,8 @@ def test_a_server_that_cannot_be_taken_over_says_why_and_the_others_are(server, 
     ("text", "message"),
     [
         ("{", "is not JSON: correct it, or name the file that lists the MCP servers"),
-        ("[]", "holds no MCP servers: they stand under 'mcpServers' or 'servers'"),
-        ('{"theme": "dark"}', "holds no MCP servers: they stand under 'mcpServers' or 'servers'"),
+        ("[]", "has no MCP servers: list them under 'mcpServers' or 'servers'"),
+        ('{"theme": "dark"}', "has no MCP servers: list them under 'mcpServers' or 'servers'"),
     ],
 )
 def test_a_file_without_servers_is_an_error(tmp_path, text, message):
@@ -182,8 +182,8 @@ def test_settings_name_the_line_of_a_server_that_cannot_be_taken_over(tmp_path):
     with pytest.raises(ConfigurationError) as error:
         load(file)
     assert [(p.line, p.key, p.message) for p in error.value.problems] == [
-        (4, "mcpServers.twice", "stands under 'mcp_servers' as well: remove one"),
-        (5, "mcpServers.none", "it names neither a command nor a url"),
+        (4, "mcpServers.twice", "is also under 'mcp_servers': remove one"),
+        (5, "mcpServers.none", "it has neither a command nor a url"),
     ]
 
 

@@ -413,5 +413,5 @@ def test_merge_keys_and_anchors_work():
 
 
 def test_a_merge_of_something_else_is_refused():
-    with pytest.raises(ConfigurationError, match="'<<' takes a mapping"):
+    with pytest.raises(ConfigurationError, match="'<<' must be a mapping"):
         load_text("tools:\n  b:\n    <<: 5\n")

@@ -70,7 +70,7 @@ def test_a_limit_that_is_switched_off_is_none_and_says_where():
 
 def test_calls_without_a_lane_are_not_shown_as_taking_turns():
     assert values_of()["lane"].note == "calls run one after another"
-    assert values_of(effect="read")["lane"].note == "reads run side by side"
+    assert values_of(effect="read")["lane"].note == "reads run in parallel"
     assert values_of(lane="off")["lane"].note == "calls wait for none"
     assert values_of(settings={"defaults": {"lane": "off"}})["lane"].note == "calls wait for none"
 
@@ -78,7 +78,7 @@ def test_calls_without_a_lane_are_not_shown_as_taking_turns():
 def test_a_cache_that_keeps_nothing_is_not_shown_as_one():
     cached = values_of(settings={"tools": {"search": {"cache_seconds": 60}}})["cache_seconds"]
     assert cached.value is None
-    assert cached.note == "nothing is kept, for the effect is 'once'"
+    assert cached.note == "nothing is cached, because the effect is 'once'"
     assert values_of(effect="read", cache_seconds=60)["cache_seconds"].value == 60
 
 

@@ -192,8 +192,8 @@ REFUSED = {
     "an unknown section": ({"tool.a.timeout": 5}, "did you mean 'tools'?"),
     "a wrong value": ({"tools.a.timeout": "soon"}, "is not a duration"),
     "one wrong of two": ({"tools.a.timeout": 1, "tools.b.timeout": -1}, "greater than 0"),
-    "a key below a value": ({"tools.a.timeout.x": 1}, "holds a value where a mapping is needed"),
-    "an item of a list": ({"tools.a.tags.0": "z"}, "holds a value where a mapping is needed"),
+    "a key below a value": ({"tools.a.timeout.x": 1}, "has a value where a mapping is needed"),
+    "an item of a list": ({"tools.a.tags.0": "z"}, "has a value where a mapping is needed"),
     "what YAML cannot hold": ({"tools.a.lane": object()}, "a object cannot be written"),
     "a variable that is not set": ({"tools.a.lane": "${LEONIDAS_TEST_NOTHING}"}, "is not set"),
     "everything": (

@@ -59,13 +59,13 @@ def test_what_is_said_closest_wins():
 @pytest.mark.parametrize(
     ("generation", "behavior", "reason"),
     [
-        ("3.1", "NON_BLOCKING", "'f' is declared NON_BLOCKING; this model takes only BLOCKING"),
+        ("3.1", "NON_BLOCKING", "'f' is declared NON_BLOCKING; this model supports only BLOCKING"),
         (
             "3.8-thinking",
             "BLOCKING",
-            "'f' is declared BLOCKING; this model takes only NON_BLOCKING",
+            "'f' is declared BLOCKING; this model supports only NON_BLOCKING",
         ),
-        ("vertex", "BLOCKING", "'f' is declared BLOCKING; this model knows no behavior"),
+        ("vertex", "BLOCKING", "'f' is declared BLOCKING; this model does not support `behavior`"),
     ],
 )
 async def test_a_behavior_that_the_model_does_not_know_is_refused_in_the_setup(
@@ -111,31 +111,31 @@ async def test_the_model_waits_for_the_answer_or_not(connect, generation, behavi
             "2.5",
             "BLOCKING",
             {"scheduling": "WHEN_IDLE"},
-            "call 'c1' of 'f' is BLOCKING; its answer says no scheduling",
+            "call 'c1' of 'f' is BLOCKING; its response must not set scheduling",
         ),
         (
             "3.1",
             None,
             {"will_continue": False},
-            "call 'c1' of 'f' is BLOCKING; its answer says no willContinue",
+            "call 'c1' of 'f' is BLOCKING; its response must not set willContinue",
         ),
         (
             "3.8-live",
             "BLOCKING",
             {"scheduling": "WHEN_IDLE", "will_continue": True},
-            "call 'c1' of 'f' is BLOCKING; its answer says no scheduling and willContinue",
+            "call 'c1' of 'f' is BLOCKING; its response must not set scheduling and willContinue",
         ),
         (
             "vertex",
             None,
             {"scheduling": "WHEN_IDLE"},
-            "the response to call 'c1' sets scheduling, which this server does not take",
+            "the response to call 'c1' sets scheduling, which this server does not support",
         ),
         (
             "vertex",
             None,
             {"will_continue": False},
-            "the response to call 'c1' sets willContinue, which this server does not take",
+            "the response to call 'c1' sets willContinue, which this server does not support",
         ),
     ],
 )
@@ -158,7 +158,7 @@ async def test_how_an_answer_may_be_given(connect, generation, behavior, fields,
             "the scheduling of call 'c1' is SILENT, WHEN_IDLE, INTERRUPT, not 'LATER'",
         ),
         ({"willContinue": "yes"}, "the willContinue of call 'c1' is true or false, not 'yes'"),
-        ({"id": 3}, "the id of a function response is a text, not int"),
+        ({"id": 3}, "the id of a function response must be a string, not int"),
     ],
 )
 async def test_scheduling_and_will_continue_have_their_form(connect_raw, fields, reason):
@@ -193,7 +193,7 @@ async def test_older_models_take_no_context_update(connect, generation):
             simulator.check()
     assert (code, reason) == (
         1007,
-        "this model takes no contextUpdate; reconnect to change tools or instruction",
+        "this model does not support contextUpdate; reconnect to change tools or instruction",
     )
 
 
@@ -208,7 +208,7 @@ async def test_a_context_update_is_held_to_the_same_behaviors(connect):
             simulator.check()
     assert (code, reason) == (
         1007,
-        "'g' is declared BLOCKING; this model takes only NON_BLOCKING",
+        "'g' is declared BLOCKING; this model supports only NON_BLOCKING",
     )
 
 

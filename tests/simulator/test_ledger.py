@@ -20,7 +20,7 @@ def test_an_answer_to_a_cancellation_that_has_arrived_is_late():
     ledger.cancelled(1, ["c1", "unknown"])
     ledger.cancellation_seen(1, ["c1"])
     problem = ledger.answered(1, RESPONSE)
-    assert problem == "call 'c1' of 'f' was cancelled and takes no answer"
+    assert problem == "call 'c1' of 'f' was cancelled; no response is allowed"
     assert not ledger.records[0].answered_once
 
 

@@ -176,7 +176,7 @@ connections:
         ("name: x", 1, None, "either `steps` or `connections`"),
         ("steps: []\nconnections: []", 1, None, "either `steps` or `connections`"),
         ("connections: 3", 1, "connections", "a list with a list of steps"),
-        ("steps: 3", 1, "steps", "Steps are a list"),
+        ("steps: 3", 1, "steps", "Steps must be a list"),
         ("steps: []", 1, "steps", "There are no steps"),
         ("connections: [[]]", 1, "connections[0]", "There are no steps"),
         (

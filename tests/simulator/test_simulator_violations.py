@@ -31,12 +31,12 @@ def respond(**fields):
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (AUDIO, "the first message is the setup"),
+        (AUDIO, "the first message must be the setup"),
         ({"setup": {}}, "the setup names no model"),
         ({"setup": {"model": ""}}, "the setup names no model"),
-        ({"setup": []}, "'setup' holds an object, not list"),
+        ({"setup": []}, "'setup' must be an object, not list"),
         ("not JSON", "the message is not JSON: Expecting value: line 1 column 1 (char 0)"),
-        ("[]", "a message is a JSON object, not list"),
+        ("[]", "a message must be a JSON object, not list"),
         ("[" * 200_000, "the message is nested too deeply"),
     ],
 )
@@ -61,10 +61,13 @@ async def test_a_bad_first_message_is_refused(connect_raw, message, reason):
     ("message", "reason"),
     [
         ({"setup": {"model": "models/x"}}, "a second setup"),
-        ({}, "a message has exactly one top-level field; this one has none"),
+        ({}, "a message must have exactly one top-level field; this one has none"),
         (
             {"setup": {}, "clientContent": {}},
-            "a message has exactly one top-level field; this one has 'setup', 'clientContent'",
+            (
+                "a message must have exactly one top-level field; this one has 'setup', "
+                "'clientContent'"
+            ),
         ),
         (
             {"tool_answer": {}},
@@ -93,8 +96,8 @@ async def test_a_bad_first_message_is_refused(connect_raw, message, reason):
         (respond(id="-"), "a function response of 'f' has no id"),
         (respond(name="-"), "the function response to call 'c1' has no name"),
         (respond(name=""), "the function response to call 'c1' has no name"),
-        (respond(response="-"), "the response to call 'c1' is an object, not NoneType"),
-        (respond(response=[1]), "the response to call 'c1' is an object, not list"),
+        (respond(response="-"), "the response to call 'c1' must be an object, not NoneType"),
+        (respond(response=[1]), "the response to call 'c1' must be an object, not list"),
         (respond(id="c2"), "no call 'c2' was issued; the last were 'c1'"),
         (respond(name="g"), "call 'c1' is of 'f'; it was answered as 'g'"),
     ],
@@ -134,7 +137,7 @@ async def test_an_answer_after_the_cancellation_is_refused(connect_raw):
         await simulator.until(lambda: simulator.calls[0].cancellation_seen_at is not None)
         await client.send(respond())
         assert (await client.closing())[0] == 1007
-        with pytest.raises(SimulatorError, match="was cancelled and takes no answer"):
+        with pytest.raises(SimulatorError, match="was cancelled; no response is allowed"):
             simulator.check()
     assert not simulator.calls[0].answered_once
 

@@ -278,7 +278,7 @@ async def test_an_old_result_of_another_process_stands_in_when_the_tool_fails(fi
         await one.sql("UPDATE cached_results SET created = created - 61")
         again = await other.read()
         assert (again.status, again.result, again.cached) == ("ok", {"place": "here"}, True)
-        assert again.message.endswith("this is its result of 61 seconds ago.")
+        assert again.message.endswith("this is its result from 61 seconds ago.")
         one.invalidate()
         await until(lambda: not one.tools.store.cached_results._forgotten)
         assert (await other.read()).status == "failed"

@@ -204,7 +204,7 @@ def test_a_session_is_replayed(run, kept):
         "   2.000  start     book  {}",
         '   3.000  failed    book in 1.0 s  {"status": "failed"}',
     ]
-    assert "Audio and what was said are not kept" in finished.stderr
+    assert "Audio and transcripts are not stored" in finished.stderr
     with pytest.raises(ConfigurationError, match="no session 'nowhere'"):
         run("replay", "nowhere")
 

@@ -158,7 +158,7 @@ async def test_the_model_reads_which_programs_there_are():
     async with runtime({"Mail": ["true"], "Music": ["true"]}) as tools:
         said = tools.registry["app_launcher"].metadata.description
         listed = (await tools.execute("list_apps")).to_response()
-    assert "There is: Mail, Music." in said
+    assert "Available: Mail, Music." in said
     assert listed["result"] == {"programs": ["Mail", "Music"]}
     assert listed["speech"] == "I can open Mail, Music."
 
@@ -166,10 +166,10 @@ async def test_the_model_reads_which_programs_there_are():
 @pytest.mark.parametrize(
     ("programs", "says"),
     [
-        ({"pad": "code --wait"}, "is a text: list the program and its arguments"),
+        ({"pad": "code --wait"}, "is a string: list the program and its arguments"),
         ({"pad": []}, "is empty: list the program"),
         ({"pad": [" "]}, "is empty: list the program"),
-        ({"pad": ["a\0b"]}, "has a character that no command can have"),
+        ({"pad": ["a\0b"]}, "has a null character"),
         ({"pad": {"command": ["a"], "foldr": "~"}}, "did you mean 'folder'"),
         ({"": ["a"]}, "must not be empty"),
         (["pad"], "should be a mapping"),

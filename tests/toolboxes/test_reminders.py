@@ -225,7 +225,7 @@ async def test_the_clock_waits_for_a_store_that_cannot_be_reached(tmp_path):
     failed = asyncio.Event()
     logger = logging.getLogger("leonidas_tools.toolboxes.reminders.clock")
     handler = logging.Handler()
-    handler.emit = lambda record: failed.set() if "wait until" in record.getMessage() else None
+    handler.emit = lambda record: failed.set() if "paused until" in record.getMessage() else None
     logger.addHandler(handler)
     try:
         async with Store(tmp_path / "folder.db") as opened:

@@ -51,10 +51,10 @@ class AnswerLimits:
 
     def __post_init__(self) -> None:
         if self.timeout_seconds <= 0:
-            raise ValueError(f"timeout_seconds is above 0, not {self.timeout_seconds!r}")
+            raise ValueError(f"timeout_seconds must be above 0, not {self.timeout_seconds!r}")
         if self.retries < 0 or self.backoff_seconds < 0:
             raise ValueError(
-                f"retries and backoff_seconds are 0 or more, not {self.retries!r} and "
+                f"retries and backoff_seconds must be 0 or more, not {self.retries!r} and "
                 f"{self.backoff_seconds!r}"
             )
 
@@ -135,7 +135,7 @@ async def bounded(
                 while (chunk := await clock.next(chunks)) is not None:
                     yield chunk
         except ModelError as error:
-            failure = _told(error, secrets)
+            failure = _masked(error, secrets)
         else:
             return
         wait = failure.retry_after_seconds or _backoff(limits, number)
@@ -173,7 +173,7 @@ class _Clock:
             self.seconds_left -= time.monotonic() - begun
 
 
-def _told(error: ModelError, secrets: KnownSecrets) -> ModelError:
+def _masked(error: ModelError, secrets: KnownSecrets) -> ModelError:
     """Return the error with secrets masked, and without its cause, which may have secrets."""
     text = secrets.text(str(error))
     cut = shortened(text, _LONGEST_MESSAGE)

@@ -289,7 +289,7 @@ class Budget:
         outer: Budget | None = None,
     ) -> None:
         if max_tokens is not None and max_tokens < 1:
-            raise ValueError(f"max_tokens is a number of tokens above 0, or None: {max_tokens!r}")
+            raise ValueError(f"max_tokens must be above 0, or None, not {max_tokens!r}")
         self.max_tokens = max_tokens
         self.max_calls = max_calls
         self.outer = outer

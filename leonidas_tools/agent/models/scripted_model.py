@@ -100,7 +100,7 @@ class ScriptedModel:
         except ValueError as error:
             raise ConfigurationError(f"the script is not JSON: {error}") from None
         if not isinstance(answers, list) or not all(isinstance(e, str | dict) for e in answers):
-            raise ConfigurationError("the script is not a JSON array of texts and objects")
+            raise ConfigurationError("the script is not a JSON array of strings and objects")
         return cls(answers)
 
     async def stream(

@@ -43,7 +43,7 @@ def import_servers(file: File, config: ChangedConfig = None) -> None:
         terminal.say(note, err=True)
     for name, why in refused.items():
         shown = name if name.isprintable() else repr(name)
-        terminal.say(f"{shown}: left out: {why}", err=True)
+        terminal.say(f"{shown}: skipped: {why}", err=True)
     terminal.say(f"{settings}: {', '.join(taken) or 'nothing'} copied from {file}")
     if refused:
         raise typer.Exit(1)

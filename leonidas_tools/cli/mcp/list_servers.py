@@ -59,7 +59,7 @@ def _show(servers: list[dict[str, Any]]) -> None:
     for server in servers:
         if server["quarantined"]:
             name = shlex.quote(server["name"])
-            terminal.messages().print(f"what is quarantined has changed: leonidas mcp trust {name}")
+            terminal.messages().print(f"quarantined tools have changed: leonidas mcp trust {name}")
 
 
 def _counted(tools: list[str], quarantined: list[str]) -> str:
@@ -75,12 +75,12 @@ async def _status(config: Path) -> list[dict[str, Any]]:
         running = {server["name"]: server for server in tools.mcp_servers.status()}
         denied = {tool.name for tool in tools.registry if tool.metadata.quarantine is not None}
         return [
-            _told(name, settings.transport, running.get(name, {}), denied)
+            _as_json(name, settings.transport, running.get(name, {}), denied)
             for name, settings in tools.settings.current.mcp_servers.items()
         ]
 
 
-def _told(name: str, transport: Any, server: dict[str, Any], denied: set[str]) -> dict[str, Any]:
+def _as_json(name: str, transport: Any, server: dict[str, Any], denied: set[str]) -> dict[str, Any]:
     tools = server.get("tools", [])
     return {
         "name": name,

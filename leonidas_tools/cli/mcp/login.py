@@ -33,7 +33,7 @@ def logout(name: Name, config: Config = None) -> None:
 _WORDS = {
     "logged in": "logged in",
     "was logged in": "logged in already; to log in as another user, log out first",
-    "not asked": "asks for no login",
+    "not asked": "needs no login",
 }
 
 

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     _Waiting: TypeAlias = dict[str, tuple[Pin, ToolDefinition]]
 
 Tools = Annotated[
-    list[str] | None, typer.Argument(help="Its tools, by the names it gives them; else all.")
+    list[str] | None,
+    typer.Argument(help="Names of its tools, as the server gives them. Default: all."),
 ]
 Fingerprint = Annotated[
     str | None,
-    typer.Option(help="Trust the one tool named if this is what it says; nothing is asked."),
+    typer.Option(help="Trust the named tool without a question if this is its fingerprint."),
 ]
 
 
@@ -94,7 +95,7 @@ def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> Non
     from leonidas_tools.redaction.visible import revealed
 
     if as_json:
-        terminal.write_json([_told(name, *each) for name, each in waiting.items()])
+        terminal.write_json([_as_json(name, *each) for name, each in waiting.items()])
         return
     for name, (pin, said) in waiting.items():
         terminal.say(f"{name!r} has changed: {', '.join(fields_of(pin))}")
@@ -107,7 +108,7 @@ def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> Non
         terminal.say(f"no tool of {server!r} is waiting to be trusted")
 
 
-def _told(name: str, pin: "Pin", said: "ToolDefinition") -> dict[str, object]:
+def _as_json(name: str, pin: "Pin", said: "ToolDefinition") -> dict[str, object]:
     from leonidas_tools.mcp.trust.quarantine import diff_of, fields_of
 
     return {

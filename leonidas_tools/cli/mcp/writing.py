@@ -83,7 +83,7 @@ def secret_notes(name: str, server: Mapping[str, Any]) -> list[str]:
     from leonidas_tools.settings.foreign_variables import variable_name
 
     return [
-        f"{name}: {section}.{key} holds a secret as plain text; better set an environment variable "
+        f"{name}: {section}.{key} has a secret in plain text; set an environment variable instead, "
         f"and write ${{{variable_name(f'{name}_{key}')}}}"
         for section in ("env", "headers")
         for key, value in server.get(section, {}).items()

@@ -37,7 +37,7 @@ def require_devices(*, microphone: bool, speaker: bool) -> None:
             except (ValueError, library.PortAudioError) as error:
                 name = "microphone" if kind == "input" else "speaker"
                 raise ConfigurationError(
-                    f"there is no {name} ({error}): connect one, or name a WAV file by --{name}"
+                    f"there is no {name} ({error}): connect one, or name a WAV file with --{name}"
                 ) from None
 
 
@@ -61,7 +61,7 @@ class DeviceMicrophone:
         def heard(sound: Any, *_: Any) -> None:
             frame = bytes(sound)
             with contextlib.suppress(RuntimeError):  # the loop is closed already
-                loop.call_soon_threadsafe(self._hear, frame)
+                loop.call_soon_threadsafe(self._receive, frame)
 
         self._stream = _started("RawInputStream", MICROPHONE_HERTZ, heard)
         return self
@@ -70,7 +70,7 @@ class DeviceMicrophone:
         """Stop recording."""
         self._stream.close()
 
-    def _hear(self, frame: bytes) -> None:
+    def _receive(self, frame: bytes) -> None:
         if self._frames.full():
             self._frames.get_nowait()
         self._frames.put_nowait(frame)
@@ -116,7 +116,8 @@ def _started(kind: str, hertz: int, callback: Any) -> Any:
     except (ValueError, library.PortAudioError) as error:
         name = "microphone" if kind == "RawInputStream" else "speaker"
         raise ConfigurationError(
-            f"the {name} cannot be used ({error}): name a WAV file by --{name}, or say --no-voice"
+            f"the {name} cannot be used ({error}): name a WAV file with --{name}, or pass "
+            "--no-voice"
         ) from None
     return stream
 

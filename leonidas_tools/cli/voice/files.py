@@ -125,8 +125,8 @@ def _read(path: Path) -> bytes:
             form = (file.getnchannels(), file.getsampwidth(), file.getframerate())
             if form != (1, BYTES_PER_SAMPLE, MICROPHONE_HERTZ):
                 raise ConfigurationError(
-                    f"has {_told(*form)}, but 16-bit mono at {MICROPHONE_HERTZ} Hz is needed: "
-                    "convert it",
+                    f"has {_form_text(*form)}, but 16-bit mono at {MICROPHONE_HERTZ} Hz is "
+                    "needed: convert it",
                     file=path,
                 )
             frames: bytes = file.readframes(file.getnframes())
@@ -140,5 +140,5 @@ def _read(path: Path) -> bytes:
         raise ConfigurationError(message, file=path) from None
 
 
-def _told(channels: int, width: int, hertz: int) -> str:
+def _form_text(channels: int, width: int, hertz: int) -> str:
     return f"{8 * width}-bit with {channels} channel{'s' * (channels != 1)} at {hertz} Hz"

@@ -115,7 +115,7 @@ class ReportingClient(httpx2.AsyncClient):
             status == httpx2.codes.NOT_FOUND
             or (status == httpx2.codes.BAD_REQUEST and error.get("code") == _NO_SESSION)
         ):
-            return self._failed(request, SESSION_GONE, "the server has forgotten the session")
+            return self._failed(request, SESSION_GONE, "the server no longer knows the session")
         if error:
             return response
         may_have_run = status >= httpx2.codes.INTERNAL_SERVER_ERROR or status in _GIVEN_UP

@@ -44,7 +44,7 @@ def reason_of(error: BaseException | None) -> str:
 
     Example:
         >>> reason_of(ExceptionGroup("both", [TimeoutError()]))
-        'no answer in time'
+        'no response in time'
         >>> reason_of(ExceptionGroup("one", [anyio.BrokenResourceError()]))
         'the connection was closed'
     """

@@ -41,7 +41,7 @@ def runner(
         progress = output_as_progress(ctx)
         began = time.monotonic()
 
-        def hear(stream: Stream, text: str) -> None:
+        def report(stream: Stream, text: str) -> None:
             data = text.encode(errors="replace")
             output.add(data)
             progress(stream, data)
@@ -52,7 +52,7 @@ def runner(
             if settings.keep_variables and _ENGINE in states:
                 await session.load_session(states[_ENGINE])
             try:
-                value = await session.feed_run(code, print_callback=hear)
+                value = await session.feed_run(code, print_callback=report)
             except pydantic_monty.MontyError as raised_error:
                 inner = raised_error.exception()
                 timed_out = isinstance(inner, TimeoutError)

@@ -100,7 +100,7 @@ class FileTools:
             path: The file.
             first_line: The first line to read, counted from 1.
             last_line: The last line to read.
-            encoding: Its encoding, such as utf-8 or gb18030, where it is not found out.
+            encoding: Its encoding, such as utf-8 or gb18030, where it is not detected.
         """
         place = self._roots.place(path)
         with reached(place):
@@ -137,12 +137,12 @@ class FileTools:
     def write_file(
         self, path: FilePath, content: str, ctx: ToolContext, overwrite: bool = True
     ) -> ToolResult:
-        """Write a text file; missing folders are made, and what was in the file is replaced.
+        """Write a text file; missing folders are created, and existing content is replaced.
 
         Args:
             path: The file.
             content: Its whole new content.
-            overwrite: Whether a file that is there already may be replaced.
+            overwrite: Whether an existing file may be replaced.
         """
         place = self._roots.place(path)
         data = content.encode("utf-8", errors="replace")
@@ -236,13 +236,13 @@ class FileTools:
         glob: Annotated[str, Field(max_length=200)] = "",
         ignore_case: bool = False,
     ) -> ToolResult:
-        """Search text files for a regular expression; hidden and binary files are left out.
+        """Search text files for a regular expression; hidden and binary files are skipped.
 
         Args:
             pattern: The regular expression, which is matched line by line.
             path: The folder or file to search.
             glob: Which files, such as *.py or src/**/*.md.
-            ignore_case: Whether upper and lower case are the same.
+            ignore_case: Whether to ignore upper and lower case.
         """
         place = self._roots.place(path)
         with reached(place), place.opened_root() as root, _folder_and_name(root, place) as where:

@@ -37,7 +37,7 @@ def _command(command: tuple[str, ...]) -> tuple[str, ...]:
     if not command or not command[0].strip():
         raise ValueError("is empty: list the program and its arguments")
     if any("\0" in each for each in command):
-        raise ValueError("has a character that no command can have: remove it")
+        raise ValueError("has a null character: remove it")
     return command
 
 
@@ -48,7 +48,7 @@ def _program(value: Any) -> Any:
         ValueError: The value is a text, which a shell would have to split.
     """
     if isinstance(value, str):
-        raise ValueError("is a text: list the program and its arguments, such as [code, --wait]")  # noqa: TRY004 - pydantic reports ValueErrors
+        raise ValueError("is a string: list the program and its arguments, such as [code, --wait]")  # noqa: TRY004 - pydantic reports ValueErrors
     return {"command": value} if isinstance(value, list | tuple) else value
 
 
@@ -106,7 +106,7 @@ class Launcher:
         names = list(self._settings.programs)
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         listed = ", ".join(names[:_MOST_NAMED]) or "none"
-        return f"Open a program on the user's computer. There is: {listed}{more}."
+        return f"Open a program on the user's computer. Available: {listed}{more}."
 
     async def app_launcher(
         self, app_name: Annotated[str, Field(min_length=1, max_length=100)]

@@ -99,11 +99,11 @@ class MemoryTools:
         ctx: ToolContext,
         limit: Limit = 5,
     ) -> ToolResult:
-        """Recall what is remembered of the user, by its meaning.
+        """Search the memories of the user by meaning.
 
         Args:
             query: What to recall, as a question or in a few words.
-            limit: How many at most.
+            limit: The maximum number of memories.
         """
         keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
         asked = utf8_text(query)

@@ -61,7 +61,7 @@ class ReminderTools:
         message: Annotated[str, Field(max_length=2000)] = "",
         repeat: Annotated[str, Field(max_length=300)] = "once",
     ) -> ToolResult:
-        """Remind the user of something at a time, once or again and again.
+        """Remind the user of something at a time, once or repeatedly.
 
         Args:
             title: What to remind of, in a few words.
@@ -88,7 +88,7 @@ class ReminderTools:
             )
         ctx.undo(keeper.delete, user, reminder.id)
         key = "reminder_repeats" if reminder.rrule else "reminder_set"
-        return self._told(reminder, key)
+        return self._result(reminder, key)
 
     @tool(category="system", effect="read", lane="reminders", tags=["reminders"])
     async def list_reminders(self, ctx: ToolContext) -> ToolResult:
@@ -133,7 +133,7 @@ class ReminderTools:
         """Remind the user of something again later; its repetitions stay as they are.
 
         Args:
-            reminder_id: Its id, as list_reminders gives it, or as it was told.
+            reminder_id: Its id, as list_reminders or the reminder itself gives it.
             until: When: ISO 8601, or the user's words, such as "in 10 minutes".
         """
         keeper, user = _keeper(ctx), user_of(ctx.session)
@@ -144,7 +144,7 @@ class ReminderTools:
             before = _known(await keeper.read(user, reminder_id), reminder_id)
             ctx.undo(keeper.restore, before)
             after = await keeper.snooze(user, reminder_id, when.at.timestamp())
-        return self._told(_known(after, reminder_id), "reminder_snoozed")
+        return self._result(_known(after, reminder_id), "reminder_snoozed")
 
     def _read(self, text: str) -> When:
         try:
@@ -157,7 +157,7 @@ class ReminderTools:
         except WrongRuleError as error:
             raise _wrong_rule(error) from error
 
-    def _told(self, reminder: Reminder, key: str) -> ToolResult:
+    def _result(self, reminder: Reminder, key: str) -> ToolResult:
         speech = say(key, when=self._when(reminder), title=reminder.title)
         return ToolResult(result=self._shown(reminder), speech=speech)
 

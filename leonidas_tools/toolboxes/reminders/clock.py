@@ -103,9 +103,9 @@ class ReminderClock:
             if user_of(session) in users:
                 continue
             users.add(user_of(session))
-            for reminder in await self._keeper.untold(user_of(session)):
-                if await self._keeper.tell(reminder):
-                    self._tell(reminder, session, now)
+            for reminder in await self._keeper.undelivered(user_of(session)):
+                if await self._keeper.mark_delivered(reminder):
+                    self._announce(reminder, session, now)
 
     async def _looked(self) -> float:
         """Call `look`, and return the seconds to wait before the next call."""
@@ -116,7 +116,7 @@ class ReminderClock:
                 await self._keeper.forget(self._now() - _KEPT_SECONDS)
         except StoreError as error:
             if not self._is_failing:
-                logger.warning("Reminders wait until the store can be used: %s", error)
+                logger.warning("Reminders are paused until the store is available: %s", error)
             self._is_failing = True
             return _AFTER_ERROR_SECONDS
         self._is_failing = False
@@ -142,12 +142,12 @@ class ReminderClock:
             self._deliveries.add(task)
             task.add_done_callback(self._deliveries.discard)
 
-    def _tell(self, reminder: Reminder, session: Any, now: float) -> None:
+    def _announce(self, reminder: Reminder, session: Any, now: float) -> None:
         """Announce a fired reminder in a session of the user."""
         zone = ZoneInfo(reminder.zone)
-        told = _as_json(reminder, reminder.untold, now)
+        told = _as_json(reminder, reminder.undelivered, now)
         if told["missed"]:
-            moment = datetime.fromtimestamp(reminder.untold or now, UTC)
+            moment = datetime.fromtimestamp(reminder.undelivered or now, UTC)
             when = spoken_time(moment, datetime.fromtimestamp(now, UTC), zone)
             speech = say("reminder_missed", when=when, title=reminder.title)
         else:
@@ -200,7 +200,7 @@ async def deliver(reminder: Mapping[str, Any], settings: RemindersSettings) -> N
         ways.append(_post(reminder, settings.webhook, settings.webhook_timeout))
     for result in await asyncio.gather(*ways, return_exceptions=True):
         if isinstance(result, Exception):
-            logger.warning("A reminder is not delivered everywhere: %s", described(result))
+            logger.warning("A reminder could not be delivered: %s", described(result))
 
 
 async def _show(title: str, message: str) -> None:
@@ -247,7 +247,7 @@ async def _post(reminder: Mapping[str, Any], address: str, timeout_seconds: floa
                 if answer.status_code < _SERVER_ERROR:
                     if not answer.is_success:
                         logger.warning(
-                            "The webhook of reminders answers with %s", answer.status_code
+                            "The webhook of reminders responds with %s", answer.status_code
                         )
                     return
                 failure = f"status {answer.status_code}"

@@ -68,7 +68,7 @@ def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
         Args:
             command: The command, as typed in Bash.
             working_directory: Where it runs; a relative path starts at the first directory.
-            timeout_seconds: When to end it, if that is sooner than usual.
+            timeout_seconds: Its timeout, if shorter than the default.
         """
         finished = await sandbox.run(
             ["/bin/bash", "--noprofile", "--norc", "-c", command],

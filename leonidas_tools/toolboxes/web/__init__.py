@@ -46,7 +46,7 @@ _SIGNATURES = (
     (b"\x1f\x8b", "application/gzip"),
 )
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_FAMILIES = {"image": "an image", "audio": "a sound", "video": "a video"}
+_FAMILIES = {"image": "an image", "audio": "an audio file", "video": "a video"}
 _MOST_BOOKMARKS = 1000
 _MOST_SUGGESTED = 5
 _LONGEST_URL = 4096
@@ -90,7 +90,7 @@ class WebTools:
     async def read_page(
         self, url: Url, start: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     ) -> ToolResult:
-        """Read the text of a page of the web.
+        """Read the text of a web page.
 
         Args:
             url: Its address, as web_search gives it.
@@ -124,7 +124,7 @@ class WebTools:
         return ToolResult(result=result, speech=say("web_page_read", title=title))
 
     async def bookmark(self, name: BookmarkName, url: Url, ctx: ToolContext) -> ToolResult:
-        """Keep the address of a page of the web under a name; one of that name is replaced.
+        """Bookmark a web page under a name; a bookmark of that name is replaced.
 
         Args:
             name: A few words to call it by.
@@ -143,7 +143,7 @@ class WebTools:
         return ToolResult(result={"name": name, "url": address}, speech=speech)
 
     async def open_bookmark(self, name: BookmarkName, ctx: ToolContext) -> ToolResult:
-        """Open a page that is kept under a name, or return its address to read.
+        """Open a bookmarked page, or return its address to read.
 
         Args:
             name: What it is called; a similar name is enough.

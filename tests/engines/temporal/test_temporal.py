@@ -338,7 +338,7 @@ async def test_a_call_that_cannot_be_taken_back_is_waited_for(server, monkeypatc
 async def test_a_server_that_is_away_makes_a_call_unavailable(server, monkeypatch):
     for variable in ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
-    for place, says in ((TemporalConnection(), "TEMPORAL_ADDRESS"), (nobody(), "does not answer")):
+    for place, says in ((TemporalConnection(), "TEMPORAL_ADDRESS"), (nobody(), "does not respond")):
         with pytest.raises(RetryableError, match=says) as raised:
             await TemporalEngine(place).run(work_of("pay", "a", limits=ONCE))
         assert raised.value.status == "unavailable"
@@ -582,7 +582,7 @@ async def test_a_tool_is_unavailable_while_the_server_is_away():
     runtime = ToolRuntime([pay], settings(nobody()), builtin_tools=False)
     result = await runtime.execute("pay", {"order": "tea"})
     assert result.status == "unavailable"
-    assert "does not answer" in result.message
+    assert "does not respond" in result.message
 
 
 # --- other processes -------------------------------------------------------------------------

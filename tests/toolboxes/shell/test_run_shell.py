@@ -58,7 +58,7 @@ async def test_a_command_runs_in_the_first_root(make, root):
     assert result.to_response()["status"] == "ok"
     assert result.result.pop("seconds") >= 0
     assert result.result == {"exit_code": 3, "stdout": f"{root}\n", "stderr": "wrong\n"}
-    assert result.speech == "The command ended with the exit code 3."
+    assert result.speech == "The command ended with exit code 3."
 
 
 async def test_a_working_directory_is_one_in_the_roots(make, root, tmp_path):

@@ -95,7 +95,7 @@ async def test_of_a_page_that_is_too_big_the_beginning_is_read(service, ask):
     service.gives("/big", "a" * 3000, content_type="text/plain")
     answer = await ask("read_page", {"url": f"{service.address}/big"}, max_page_kilobytes=1)
     assert answer["result"]["text"] == "a" * 1024
-    assert answer["result"]["more"] == "The page goes on, but only its first 1 kB are read."
+    assert answer["result"]["more"] == "The page is longer, but only its first 1 kB are read."
 
 
 async def test_a_redirect_is_followed(service, ask):
@@ -404,7 +404,7 @@ async def test_a_bookmark_is_kept_for_its_user_and_found_by_a_similar_name(tmp_p
         replaced = await tools.execute("bookmark", kept, session=ana)
         found = await tools.execute("open_bookmark", {"name": "bread recipes"}, session=ana)
         other = await tools.execute("open_bookmark", {"name": "bread recipe"}, session=ben)
-    assert replaced.speech == "I have kept it as bread recipe."
+    assert replaced.speech == "I have bookmarked it as bread recipe."
     assert found.result == {
         "name": "bread recipe",
         "url": "https://bread.example/",

@@ -399,7 +399,7 @@ async def test_a_chinese_page_of_an_old_character_set_is_read(service, ask):
         ("application/pdf", b"%PDF-1.7", "a PDF (application/pdf)"),
         ("text/html", b"%PDF-1.7", "a PDF"),
         ("text/plain", b"\x89PNG\r\n", "an image"),
-        ("audio/mpeg", b"ID3", "a sound"),
+        ("audio/mpeg", b"ID3", "an audio file"),
         ("video/mp4", b"\0\0\0\x18ftyp", "a video"),
         ("application/zip", b"PK\x03\x04", "a file (application/zip)"),
         ("", b"\0\1\2\3", "a file"),

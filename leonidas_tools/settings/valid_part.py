@@ -31,7 +31,7 @@ _BRING_TOOLS = frozenset({"mcp_servers", "toolboxes", FOREIGN})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SoundPart:
+class ValidPart:
     """Settings without their invalid keys."""
 
     settings: Settings
@@ -62,7 +62,7 @@ class SoundPart:
         return all(_is_apart(finding.key, path) for path in self.left_out)
 
 
-def sound_part(text: str, file: Path) -> SoundPart:
+def valid_part(text: str, file: Path) -> ValidPart:
     """Read settings from YAML text, without their invalid keys.
 
     Raises:
@@ -92,7 +92,7 @@ def sound_part(text: str, file: Path) -> SoundPart:
         if len(left_out) == before:  # the problem cannot be removed, such as a variable that is set
             raise configuration_error(problems, document, file)
         rest = SettingsDocument(data=_without_gaps(data))
-    return SoundPart(
+    return ValidPart(
         settings=settings,
         problems=problems,
         document=document,
