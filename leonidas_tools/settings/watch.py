@@ -212,10 +212,10 @@ class WatchedSettings:
     ) -> ConfigurationError:
         """Return an error about wrong keys with what the checks find in the rest of the file."""
         from leonidas_tools.settings.load import configuration_error
-        from leonidas_tools.settings.sound import sound_part
+        from leonidas_tools.settings.valid_part import valid_part
 
         try:
-            part = sound_part(text, path)
+            part = valid_part(text, path)
         except ConfigurationError:
             return error
         if part.lacks_tools:  # whose names would seem to be wrong
