@@ -18,6 +18,8 @@ _LONGEST_IN_PARTS = 4_000
 """Maximum characters of a turn that is judged again after each of its parts."""
 _MOST_CHARACTERS = 20_000
 """Maximum characters of one piece; more text begins another piece."""
+_MOST_CHARACTERS_IN_ALL = 2_000_000
+"""Maximum characters of all pieces; a text of a server may have 16 MiB."""
 _QUESTION_MARKS = frozenset("?？؟")  # noqa: RUF001 - of several scripts
 
 Kind = Literal[
@@ -99,7 +101,8 @@ class Transcript:
     """
 
     def __init__(self) -> None:
-        self._heard: deque[TranscriptPiece] = deque(maxlen=_REMEMBERED)
+        self._heard: deque[TranscriptPiece] = deque()
+        self._characters = 0
         self._numbers = 0
         self._changed = asyncio.Event()
         self.user_is_heard = False
@@ -244,6 +247,11 @@ class Transcript:
         if text:
             last.texts.append(text)
             last.characters += len(text)
+            self._characters += len(text)
+        while len(self._heard) > 1 and (
+            len(self._heard) > _REMEMBERED or self._characters > _MOST_CHARACTERS_IN_ALL
+        ):
+            self._characters -= self._heard.popleft().characters
 
 
 class _ExchangeReader:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import warnings
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from google.auth.exceptions import RefreshError, TransportError
 from google.genai import errors
 from google.genai.live import AsyncSession
+from pydantic import ValidationError
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from leonidas_tools.live.sound_frames import sound_parts
@@ -219,9 +221,11 @@ async def connect(
 
     Raises:
         google.genai.errors.APIError: The server refused the setup.
-        OSError: The server cannot be reached.
+        OSError: The server cannot be reached, or its reply cannot be read.
         TimeoutError: The server does not answer the setup in time.
     """
+    # Each text that is no value of an enumeration would be printed, and kept for the process.
+    warnings.filterwarnings("ignore", ".* is not a valid ", UserWarning, r"google\.genai\._common")
     connecting = client.aio.live.connect(model=model, config=config)
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
@@ -229,6 +233,10 @@ async def connect(
     except TimeoutError:
         message = f"the server did not respond to the setup within {_CONNECT_SECONDS:g} s"
         raise TimeoutError(message) from None
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        if not _is_unreadable_reply(error):
+            raise
+        raise OSError("the reply of the server to the setup cannot be read") from None
     try:
         yield Connection(session)
     finally:
@@ -236,6 +244,14 @@ async def connect(
             await connecting.__aexit__(None, None, None)
         finally:  # if cancelled during the close handshake, the client leaves the socket open
             session._ws.transport.abort()  # noqa: SLF001 - the client has no such method
+
+
+def _is_unreadable_reply(error: Exception) -> bool:
+    """Return whether google-genai has failed at the reply to a setup, and not at the setup."""
+    if isinstance(error, ValidationError):
+        return error.title.startswith("LiveServer")
+    is_of_form = isinstance(error, AttributeError | RecursionError)
+    return is_of_form or str(error).startswith(("Failed to parse response", "Exceeds the limit"))
 
 
 def failed_in_simulation(error: BaseException) -> bool:

@@ -337,3 +337,14 @@ async def test_a_setting_has_head_and_tail_said():
     assert "b" * 40 in asked
     bank.hears(asked, "Yes.")
     assert (await bank.confirm(result.result["approval_id"])).status == "ok"
+
+
+def test_of_very_long_speech_the_beginning_is_forgotten():
+    transcript = Transcript()
+    question = transcript.mark()
+    for _ in range(50):
+        transcript.user_said("x" * 500_000)
+        transcript.model_spoke("y" * 500_000)
+    said = transcript.exchange(question, lambda _: False)
+    assert len("".join(transcript.user_texts(10**9))) <= 2_000_000
+    assert said.forgotten

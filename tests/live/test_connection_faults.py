@@ -1,9 +1,11 @@
 """A connection that is lost, refused or slow to answer, and how the next one is had."""
 
 import asyncio
+import math
+import warnings
 
 import pytest
-from google.genai import Client
+from google.genai import Client, _common
 from google.genai.types import LiveConnectConfig
 from websockets.asyncio.messages import MAX_FRAGMENTS
 from websockets.frames import Opcode
@@ -16,6 +18,7 @@ from leonidas_tools.simulator import (
     LiveSimulator,
     Scenario,
 )
+from leonidas_tools.simulator.connection import ServerConnection
 from tests.live import vertex
 from tests.live.generated.virtual import Arena, VirtualEventLoop, VirtualSimulator
 from tests.live.talking import (
@@ -324,3 +327,41 @@ async def test_a_user_who_has_begun_to_speak_is_not_cut_short_by_a_go_away(manua
 
     simulator, _ = await held([first, speaks], user=user)
     assert {connection for connection, number in frames_in(simulator) if number} == {1}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["no JSON", "[]", "null", "[" * 100_000, "9" * 5000, '{"setupComplete": {"sessionId": 5}}'],
+)
+async def test_a_reply_to_the_setup_that_cannot_be_read_costs_only_its_connection(
+    monkeypatch, reply
+):
+    sends, replies = ServerConnection.send, [reply]
+
+    async def send(self, message):
+        garbled = message == {"setupComplete": {}} and replies
+        await sends(self, replies.pop() if garbled else message)
+
+    monkeypatch.setattr(ServerConnection, "send", send)
+    async with LiveSimulator(Scenario(connections=[speaks, speaks]), speed=math.inf) as simulator:
+        talk = await Talk(simulator, user=says(typed("Hello"))).run(2)
+    assert replies == []
+    assert [event["event"] for event in talk.events][:2] == [
+        "connection_refused",
+        "connection_opened",
+    ]
+
+
+async def test_unknown_words_of_the_server_are_neither_printed_nor_kept(monkeypatch):
+    kept = {}
+    monkeypatch.setattr(_common, "__warningregistry__", kept, raising=False)
+
+    async def odd(session):
+        await session.send({"usageMetadata": {"trafficType": "x" * 1000}})
+        await speaks(session)
+
+    with warnings.catch_warnings(record=True) as printed:
+        warnings.simplefilter("default")
+        await held([odd], user=says(typed("Hello")))
+    assert [each for each in kept if "xxx" in str(each)] == []
+    assert [each for each in printed if "xxx" in str(each.message)] == []

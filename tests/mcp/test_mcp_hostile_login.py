@@ -12,6 +12,7 @@ from leonidas_tools.mcp.auth import request_bounds, token_file
 from leonidas_tools.mcp.auth.failures import LoginError
 from leonidas_tools.mcp.auth.request_bounds import OAuthRequestBounds
 from leonidas_tools.mcp.login import log_in
+from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.hostile_login import Hostile, bomb, endless, garbage, trickling
 from tests.mcp.logins import SCOPE, Guarded, browse
@@ -127,6 +128,22 @@ async def test_no_answer_to_a_login_is_read_without_end(hostile, monkeypatch, pa
     said = await why_not(hostile.settings())
     told = ("sent a login response", "answered its login with", "did not finish its answer")
     assert any(each in said for each in told)
+
+
+async def test_a_token_that_is_too_long_to_be_masked_at_once_is_not_taken(hostile):
+    token = {"access_token": "x" * 900_000, "token_type": "Bearer"}
+    hostile.body = {"token": lambda _: JSONResponse(token)}
+    assert "answered its login with more than" in await why_not(hostile.settings())
+
+
+def test_of_very_many_tokens_the_newest_are_masked():
+    redact = ServerRedaction(MCPServerSettings(url="http://host/mcp?key=s3cret"))
+    tokens = [f"token {number}: " + "x" * 60_000 for number in range(20)]
+    for token in tokens:
+        redact.learn(token)
+    masked = [redact(token) == "***" for token in tokens]
+    assert masked == [False] * 16 + [True] * 4
+    assert redact("key=s3cret") == "key=***"
 
 
 async def nobody(_):

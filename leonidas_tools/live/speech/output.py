@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 from collections import deque
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 _BYTES_PER_SAMPLE = 2
 _HERTZ = 24_000
+_LEAST_HERTZ, _MOST_HERTZ = 8_000, 192_000
+"""Limits of the rates that are changed; at 1 Hz, every sample would become a part of its own."""
+_LONGEST_HERTZ = 6
+_BURST = 16
 _MICROPHONE = "realtime"
 _TRANSCRIPT = "output_transcription"
 _ENDS = ("generation_complete", "turn_complete")
@@ -176,7 +181,9 @@ class Output:
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
         """Yield each part when it may be played."""
-        while True:
+        for number in itertools.count(1):
+            if number % _BURST == 0:
+                await asyncio.sleep(0)  # one part may have minutes of audio
             self._changed.clear()
             held_seconds = self._held_seconds()
             item = self._queue.next(held=held_seconds > 0)
@@ -297,7 +304,7 @@ class Output:
 def _hertz_of(part: ProcessorPart) -> int | None:
     """Return the samples per second of the model's audio, or `None` for every other part.
 
-    Only 16-bit mono PCM counts. The default rate is 24 kHz, as the Live API sends.
+    Only 16-bit mono PCM of 8 to 192 kHz counts. The default rate is 24 kHz, as the Live API sends.
 
     Example:
         >>> _hertz_of(ProcessorPart(b"..", mimetype="audio/pcm;rate=16000", role="model"))
@@ -314,7 +321,9 @@ def _hertz_of(part: ProcessorPart) -> int | None:
     if kind != "audio/pcm" or values.get("channels", "1") != "1":
         return None
     hertz = values.get("rate", str(_HERTZ))
-    return int(hertz) if hertz.isascii() and hertz.isdigit() and int(hertz) > 0 else None
+    if not (hertz.isascii() and hertz.isdigit() and len(hertz) <= _LONGEST_HERTZ):
+        return None
+    return int(hertz) if _LEAST_HERTZ <= int(hertz) <= _MOST_HERTZ else None
 
 
 def _sound_part(like: ProcessorPart, data: bytes, *, metadata: bool = True) -> ProcessorPart:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 _ANSWER_SECONDS = 30.0
-_LONGEST_ANSWER_BYTES = 1024 * 1024
+_LONGEST_ANSWER_BYTES = 128 * 1024
+"""Most bytes of a response: a token is masked, and the event loop prepares that for all of it."""
 _MOST_REDIRECTS = 5
 
 

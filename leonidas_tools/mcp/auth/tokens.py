@@ -48,6 +48,7 @@ class TokenFile:
         self._owner = {"url": url, "client_id": None if client is None else client.client_id}
         self._client = client
         self._on_secret = on_secret or (lambda _: None)
+        self._client_secret: str | None = None
 
     def turn(self, patience_seconds: float) -> AbstractAsyncContextManager[None]:
         """Prevent other processes from renewing these tokens, inside `async with`."""
@@ -80,14 +81,12 @@ class TokenFile:
         if self._client is not None:
             return self._client
         client = _parsed(OAuthClientInformationFull, (await self._read()).get("client"))
-        if client is not None and client.client_secret:
-            self._on_secret(client.client_secret)
+        self._tell_client(client)
         return client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store a registered client."""
-        if client_info.client_secret:
-            self._on_secret(client_info.client_secret)
+        self._tell_client(client_info)
         await self._write(client=_plain(client_info))
 
     async def get_servers(self) -> tuple[OAuthMetadata | None, ProtectedResourceMetadata | None]:
@@ -110,8 +109,14 @@ class TokenFile:
         self._file.remove()
         return existed
 
+    def _tell_client(self, client: OAuthClientInformationFull | None) -> None:
+        if client is not None and client.client_secret:
+            self._client_secret = client.client_secret
+            self._on_secret(client.client_secret)
+
     def _tell(self, tokens: OAuthToken) -> None:
-        for token in (tokens.access_token, tokens.refresh_token):
+        # The secret of the client again: of many secrets, only the newest are masked.
+        for token in (tokens.access_token, tokens.refresh_token, self._client_secret):
             if token:
                 self._on_secret(token)
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _SHORTEST_TOKEN = 8
 _MOST_TOKENS = 8
+_MOST_LEARNED = 262_144
+"""Most characters of received secrets: a microsecond each is needed when another is received."""
 
 
 class ServerRedaction:
@@ -26,12 +28,20 @@ class ServerRedaction:
 
     def __init__(self, settings: MCPServerSettings) -> None:
         self._known = KnownSecrets([*settings.env.values(), *settings.credentials()])
+        self._own = self._known.texts
+        self._learned: tuple[str, ...] = ()
         self._tokens: tuple[str, ...] = ()
 
     def learn(self, secret: str) -> None:
-        """Mask another text from now on, such as a received token."""
-        if secret not in self._known.texts:
-            self._known = KnownSecrets([*self._known.texts, secret])
+        """Mask another text from now on, such as a received token, and no longer very old ones."""
+        if secret not in self._own:
+            others = [each for each in self._learned if each != secret]
+            while others and len(secret) + sum(map(len, others)) > _MOST_LEARNED:
+                del others[0]
+            is_new = secret not in self._known.texts
+            self._learned = (*others, secret)
+            if is_new:
+                self._known = KnownSecrets([*self._own, *self._learned])
         if len(secret) >= _SHORTEST_TOKEN and secret not in self._tokens:
             self._tokens = (*self._tokens, secret)[-_MOST_TOKENS:]
 

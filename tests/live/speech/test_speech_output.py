@@ -653,3 +653,9 @@ def test_nothing_said_before_an_interruption_is_heard_after_it(steps):
             last = part.get_metadata("number")
         elif is_audio(part):
             assert part.get_metadata("number", last) >= last
+
+
+@pytest.mark.parametrize("hertz", ["1", "7999", "192001", "9" * 5000])
+async def test_sound_at_a_rate_that_no_speech_has_passes_as_it_is(hertz):
+    sound = audio(b"\x01\x02" * 480, hertz=hertz)
+    assert await all_heard(stage_with(rate=1.5, volume=0.5), [sound]) == [sound]
