@@ -165,9 +165,11 @@ class Question:
     def is_met_with_silence(self) -> bool:
         """Return whether it was asked, and the user has neither answered nor refused since.
 
-        A question that the model is expected to ask counts as asked only if it was heard.
+        A question that the model is expected to ask counts as asked only if it was heard. Over a
+        lost connection a refusal may not have been heard.
         """
-        if self.is_refused_since(self.opening_position):
+        since = self.opening_position
+        if self.is_refused_since(since) or self.transcript.was_cut_since(since):
             return False
         return not self.is_spoken or self.proof(self.exchange()) is Proof.NOT_ANSWERED
 
