@@ -167,6 +167,8 @@ o|os|as|à|ao|aos|às|de|da|do|das|dos|para|pra|por|em|na|nas|nos|com
 _JOINS = "to|for|from|in|on|at|with|into|à|ao|aos|às|de|da|para|pra|por|em|com"
 """Words that begin a further part of a repetition: "send" … "to Ana"."""
 _ARTICLES = "a|an|the|o|os|as"
+_ASKERS = "we|me|you|eu|que|posso|devo|podemos|quer|queres|deseja"
+"""Words after which a question says what is to be done, besides linking words and pronouns."""
 _PRONOUNS = "it|that|this|them|isso|isto"
 _NUMBERS = """
 two dois duas|three três|four quatro|five cinco|six seis|seven sete|eight oito|nine nove|ten dez
@@ -400,6 +402,7 @@ class _Lexicon:
     joins: frozenset[str]
     articles: frozenset[str]
     pronouns: frozenset[str]
+    before_acts: frozenset[str]
     shifts: frozenset[str]
     negative: frozenset[str]
     negative_texts: frozenset[str]
@@ -446,6 +449,7 @@ def _lexicon() -> _Lexicon:
         joins=frozenset(_phrases(_JOINS)),
         articles=frozenset(_phrases(_ARTICLES)),
         pronouns=frozenset(_phrases(_PRONOUNS)),
+        before_acts=frozenset(_phrases(f"{_ASKERS}|{_LINKS}{_PRONOUNS}")),
         shifts=frozenset(_phrases(_SHIFTS)),
         negative=frozenset(_phrases(_NEGATIVE)),
         negative_texts=frozenset(_phrases(_NEGATIVE_TEXTS)),
@@ -553,8 +557,9 @@ def _repeats(pieces: Sequence[_Phrase], question: str, texts: Sequence[str]) -> 
     if all(set(piece.words).issubset(own) for piece in consents):
         return False  # "Confirm the order" may be the request itself
     lexicon = _lexicon()
-    place, before = -1, ""
+    place, before, is_bound = -1, "", False
     places: set[int] = set()
+    objects = _objects(question)
     for piece, after in pairwise([*pieces, _Phrase((".",), _Kind.ASIDE)]):
         word = _number(piece.words[0])
         binds = word in lexicon.articles and after.kind is _Kind.UNKNOWN
@@ -564,12 +569,26 @@ def _repeats(pieces: Sequence[_Phrase], question: str, texts: Sequence[str]) -> 
             is_twice = place in places and word not in lexicon.pronouns
             if place < 0 or is_twice or word in lexicon.shifts:
                 return False
+            if word in objects and not (is_bound or place in places or place - 1 in places):
+                return False  # "Sure, chat with Ana" may be the request itself
             places.add(place)
         before = piece.words[0] if piece.kind is _Kind.UNKNOWN else ""
+        is_bound = binds
     if place < 0 or not _may_end(asked, place) or not _is_clear(asked, places, texts):
         return False
     is_part = place - 1 in places or is_number(asked[place])  # "Right, the order" is none
     return _begins_act(asked, places, place) or (is_part and not _is_value(asked, place + 1, texts))
+
+
+def _objects(question: str) -> set[str]:
+    """Return the words that follow what is to be done, such as "order" in "delete the order, …"."""
+    lexicon = _lexicon()
+    words = [each for each in _words(question) if each not in lexicon.articles]
+    return {
+        word
+        for before, word in pairwise(words)
+        if before not in lexicon.before_acts and _script(before[-1]) == "letter"
+    } - {word for word in words if word in lexicon.joins or is_number(word)}
 
 
 def _begins_act(asked: Sequence[str], places: set[int], place: int) -> bool:
@@ -579,7 +598,7 @@ def _begins_act(asked: Sequence[str], places: set[int], place: int) -> bool:
     """
     while place - 1 in places:
         place -= 1
-    return place <= 0 or asked[place - 1] in _lexicon().links | _lexicon().pronouns
+    return place <= 0 or asked[place - 1] in _lexicon().before_acts
 
 
 def _is_value(asked: Sequence[str], place: int, texts: Sequence[str]) -> bool:

@@ -206,6 +206,7 @@ async def test_the_name_of_an_argument_that_is_off_is_not_repeated_by_a_yes(word
         ("Okay, I want that order.", False),
         ("Yes, order it.", False),
         ("Okay, order.", False),
+        ("Sure, order number 5.", False),
         ("Right, the order number.", False),
         ("That is fine, thanks.", False),
         ("Fine, cheers.", False),
