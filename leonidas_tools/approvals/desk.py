@@ -210,11 +210,11 @@ class Approvals:
     def left_open(self, question: Question, call: ToolCall) -> ToolResult:
         """Return the result of a call whose channel left its question open for a later answer.
 
-        If equal calls are made at once, only the first one opens a question.
+        If equal calls are made at once, only the first one that is left opens a question.
         """
-        first = self.with_hash(question.request.hash)
-        is_second = first is not None and first is not question and first.waiter is None
-        if first is None or not is_second or question.request.id not in self._open:
+        left = (q for q in self._open.values() if q.waiter is None and q is not question)
+        first = next((q for q in left if q.request.hash == question.request.hash), None)
+        if first is None or question.request.id not in self._open:
             return self.pending_result(question)
         self.withdraw(question)
         return self.share(first, call)

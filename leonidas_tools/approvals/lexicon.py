@@ -14,7 +14,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ but|if|unless|only|just|instead|except|maybe|perhaps|possibly|actually|change|ma
 why|when|where|which|whether|whatever|probably|guess|think|suppose|hmm|hm|um|uh|uhm|er|erm|well
 first|before|after|until|said|told|other|another|or|and|versus|less|more|different|yeah right
 yeah , right|please correct|correct please|correct , please|as if|let me|give me|moment|second|sec
-minute|fine thanks|fine thank you|. fine , thanks|. fine , thank you|. that's fine , thanks
-. that's fine , thank you|please confirm|kindly confirm|confirm please|confirm , please
+minute|please confirm|kindly confirm|confirm please|confirm , please
 please , confirm|momento|minuto|minutinho|segundo|segundinho|instante|i don't know|i dunno|not sure
 i'm not sure|no idea|i have no idea|mas|se|só|somente|apenas|em vez|talvez|acho|na verdade|muda
 mude|troca|troque|como|qual|quais|quem|quanto|quanta|quantos|quantas|porque|quando|onde|primeiro
@@ -122,8 +121,16 @@ revogar|vetar|suspender|congelar|negar|retirar
 """
 _WITHHOLDING_HAN = "阻止|屏蔽|封锁|封鎖|撤销|撤銷|撤回|驳回|駁回|冻结|凍結|禁止|暂停|暫停"
 """Acts that withhold something: a grant may refer to the thing that they withhold."""
-_DEMANDS = "correct|confirm|confirma"
+_DEMANDS = """
+correct|confirm|confirma|accept|i accept|approve|let's go|pode confirmar|podes confirmar|aceito
+eu aceito|quero|eu quero|manda|mande|pode mandar|podes mandar|faz|faz lá|faça|avança|avance
+pode avançar|podes avançar|pode continuar|pode seguir|vai|manda ver|i want that|i want it
+i'd like that|i would like that|quero isso|eu quero isso
+"""
 """Consents that are requests if an object follows: "Correct the amount."."""
+_LUKEWARM = "fine|that's fine|that is fine"
+"""Consents that decline before thanks: "That's fine, thanks."."""
+_THANKS = "thanks|thank you|thanks a lot|thank you very much|many thanks|cheers"
 _CONSENT_HAN = """
 好|好的|好吧|好啊|好呀|好嘞|好哒|好滴|好哇|好的呀|好的呢|好好|好好好|是|是的|是啊|是呀|是的呀|是是是
 行|行的|行吧|行啊|行呀|行行行|对|对的|对啊|对呀|对对|对对对|對|對的|對啊|嗯|嗯嗯|嗯嗯嗯|成|成吧
@@ -160,6 +167,8 @@ o|os|as|à|ao|aos|às|de|da|do|das|dos|para|pra|por|em|na|nas|nos|com
 _JOINS = "to|for|from|in|on|at|with|into|à|ao|aos|às|de|da|para|pra|por|em|com"
 """Words that begin a further part of a repetition: "send" … "to Ana"."""
 _ARTICLES = "a|an|the|o|os|as"
+_ASKERS = "we|me|you|eu|que|posso|devo|podemos|quer|queres|deseja"
+"""Words after which a question says what is to be done, besides linking words and pronouns."""
 _PRONOUNS = "it|that|this|them|isso|isto"
 _NUMBERS = """
 two dois duas|three três|four quatro|five cinco|six seis|seven sete|eight oito|nine nove|ten dez
@@ -275,8 +284,7 @@ def judge(
         return Meaning.DOUBTFUL
     if any(map(_is_grant, pieces)) and _asks_to_refuse(question, texts):
         return Meaning.DOUBTFUL
-    demands = _lexicon().demands
-    if any(p.words in demands and after.kind is _Kind.UNKNOWN for p, after in pairwise(said)):
+    if any(_is_demand(piece, after, question, texts) for piece, after in pairwise(said)):
         return Meaning.DOUBTFUL
     if _Kind.UNKNOWN in kinds and not (lends and _repeats(pieces, question, texts)):
         return Meaning.DOUBTFUL
@@ -394,6 +402,7 @@ class _Lexicon:
     joins: frozenset[str]
     articles: frozenset[str]
     pronouns: frozenset[str]
+    before_acts: frozenset[str]
     shifts: frozenset[str]
     negative: frozenset[str]
     negative_texts: frozenset[str]
@@ -417,6 +426,9 @@ def _lexicon() -> _Lexicon:
         for number in (start + step * index,)
         for word in same.split()
     }
+    for fine, thanks in product(_phrases(_LUKEWARM), _phrases(_THANKS)):
+        for declined in (f"{fine} {thanks}", f". {fine} , {thanks}", f". {fine} . {thanks}"):
+            phrases[tuple(declined.split())] = _Kind.DOUBT
     return _Lexicon(
         phrases=phrases,
         longest=max(map(len, phrases)),
@@ -437,6 +449,7 @@ def _lexicon() -> _Lexicon:
         joins=frozenset(_phrases(_JOINS)),
         articles=frozenset(_phrases(_ARTICLES)),
         pronouns=frozenset(_phrases(_PRONOUNS)),
+        before_acts=frozenset(_phrases(f"{_ASKERS}|{_LINKS}{_PRONOUNS}")),
         shifts=frozenset(_phrases(_SHIFTS)),
         negative=frozenset(_phrases(_NEGATIVE)),
         negative_texts=frozenset(_phrases(_NEGATIVE_TEXTS)),
@@ -493,9 +506,11 @@ def _kind_of(words: Sequence[str], place: int) -> _Kind:
 def _kind_of_han(run: str) -> _Kind:
     """Return the effect of a run of Chinese characters; a run is consent only as a whole."""
     lexicon = _lexicon()
-    said = set(_found_han(run))
+    said = list(_found_han(run))
     if _Kind.UNKNOWN not in said:
-        return _Kind.CONSENT if _Kind.CONSENT in said else _Kind.ASIDE
+        asks = said[0] is _Kind.ASIDE  # "麻烦你确认" asks for a confirmation
+        is_consent = _Kind.CONSENT in said
+        return (_Kind.DOUBT if asks else _Kind.CONSENT) if is_consent else _Kind.ASIDE
     if any(each in run for each in _phrases(_DOUBT_HAN)):
         return _Kind.DOUBT
     if not any(each in run for each in _lexicon().refusals_han):
@@ -542,19 +557,56 @@ def _repeats(pieces: Sequence[_Phrase], question: str, texts: Sequence[str]) -> 
     if all(set(piece.words).issubset(own) for piece in consents):
         return False  # "Confirm the order" may be the request itself
     lexicon = _lexicon()
-    place, before = -1, ""
+    place, before, is_bound = -1, "", False
     places: set[int] = set()
+    objects = _objects(question)
     for piece, after in pairwise([*pieces, _Phrase((".",), _Kind.ASIDE)]):
         word = _number(piece.words[0])
         binds = word in lexicon.articles and after.kind is _Kind.UNKNOWN
         if piece.kind is _Kind.UNKNOWN and not binds:
-            place = _next(asked, word, place, follows=before not in lexicon.pronouns | {""})
+            follows = before not in lexicon.pronouns | {""} and _begins_act(asked, places, place)
+            place = _next(asked, word, place, follows=follows)
             is_twice = place in places and word not in lexicon.pronouns
             if place < 0 or is_twice or word in lexicon.shifts:
                 return False
+            if word in objects and not (is_bound or place in places or place - 1 in places):
+                return False  # "Sure, chat with Ana" may be the request itself
             places.add(place)
         before = piece.words[0] if piece.kind is _Kind.UNKNOWN else ""
-    return place >= 0 and _may_end(asked, place) and _is_clear(asked, places, texts)
+        is_bound = binds
+    if place < 0 or not _may_end(asked, place) or not _is_clear(asked, places, texts):
+        return False
+    is_part = place - 1 in places or is_number(asked[place])  # "Right, the order" is none
+    return _begins_act(asked, places, place) or (is_part and not _is_value(asked, place + 1, texts))
+
+
+def _objects(question: str) -> set[str]:
+    """Return the words that follow what is to be done, such as "order" in "delete the order, …"."""
+    lexicon = _lexicon()
+    words = [each for each in _words(question) if each not in lexicon.articles]
+    return {
+        word
+        for before, word in pairwise(words)
+        if before not in lexicon.before_acts and _script(before[-1]) == "letter"
+    } - {word for word in words if word in lexicon.joins or is_number(word)}
+
+
+def _begins_act(asked: Sequence[str], places: set[int], place: int) -> bool:
+    """Return whether the words repeated up to a place begin with what is to be done.
+
+    "Order it" of "Shall I do this: delete order" does not, and asks for something else.
+    """
+    while place - 1 in places:
+        place -= 1
+    return place <= 0 or asked[place - 1] in _lexicon().before_acts
+
+
+def _is_value(asked: Sequence[str], place: int, texts: Sequence[str]) -> bool:
+    """Return whether a value begins at a place, which "Right, the amount" leaves out."""
+    values = filter(None, map(_plain_words, texts))
+    return any(map(is_number, asked[place : place + 1])) or any(
+        list(asked[place : place + len(value)]) == value for value in values
+    )
 
 
 def _is_clear(asked: Sequence[str], places: set[int], texts: Sequence[str]) -> bool:
@@ -595,6 +647,13 @@ def _lent(question: str, texts: Sequence[str]) -> list[str]:
     if turns or _CUT in words or not set(question).isdisjoint(_NEGATORS_HAN):
         return []
     return _without_negative(words, texts)
+
+
+def _is_demand(piece: _Phrase, after: _Phrase, question: str, texts: Sequence[str]) -> bool:
+    """Return whether a phrase asks for something that the question does not ask about."""
+    if piece.words not in _lexicon().demands or after.kind is not _Kind.UNKNOWN:
+        return False
+    return piece.words[-1] not in _without_texts(list(_words(question)), texts)
 
 
 def _is_grant(piece: _Phrase) -> bool:
@@ -640,7 +699,7 @@ def _without_texts(words: Sequence[str], texts: Sequence[str]) -> list[str]:
         starts = range(len(left) - len(within) + 1) if within else ()
         at = next((each for each in starts if left[each : each + len(within)] == within), None)
         if at is not None:
-            left[at : at + len(within)] = ["."]
+            left[at : at + len(within)] = [","]  # a "." would end a sentence: "para ." is "stop."
     return left
 
 

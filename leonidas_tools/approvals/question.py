@@ -165,9 +165,11 @@ class Question:
     def is_met_with_silence(self) -> bool:
         """Return whether the question was asked, and the user has neither answered nor refused.
 
-        A question that the model must ask counts as asked only if the transcript contains it.
+        A question that the model must ask counts as asked only if the transcript contains it. If
+        the connection was lost since, a refusal may be missing from the transcript.
         """
-        if self.is_refused_since(self.opening_position):
+        since = self.opening_position
+        if self.is_refused_since(since) or self.transcript.was_cut_since(since):
             return False
         return not self.is_spoken or self.proof(self.exchange()) is Proof.NOT_ANSWERED
 

@@ -84,6 +84,10 @@ class TerminalChannel:
         self._discard = discard
         self._always = always
         self._turn = asyncio.Lock()
+        self._lock = threading.Lock()
+        self._is_reading = False
+        self._tell: Callable[[str], object] | None = None
+        """Receives the line that is read next; `None` if nobody waits for it."""
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
         """Ask until the answer is clear.
@@ -145,24 +149,43 @@ class TerminalChannel:
         return Decision.fill(answers)
 
     async def _line(self, request: ApprovalRequest) -> str:
-        """Read a line in a daemon thread, so that the program can exit while it waits."""
+        """Read a line in a daemon thread, so that the program can exit while it waits.
+
+        A thread that still reads for a question that was withdrawn reads for this one.
+        """
         loop = asyncio.get_running_loop()
         line: asyncio.Future[str] = loop.create_future()
 
-        def tell(text: str) -> None:
+        def take(text: str) -> None:
             if not line.done():
                 line.set_result(text)
 
-        def read() -> None:
-            text = self._read()
+        def tell(text: str) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
-                loop.call_soon_threadsafe(tell, text)
+                loop.call_soon_threadsafe(take, text)
 
-        threading.Thread(target=read, name="approval", daemon=True).start()
-        text = await line
+        with self._lock:
+            self._tell = tell
+            starts, self._is_reading = not self._is_reading, True
+        if starts:
+            threading.Thread(target=self._read_line, name="approval", daemon=True).start()
+        try:
+            text = await line
+        finally:
+            with self._lock:
+                self._tell = None
         if not text:
             raise EOFError(request.words.text("terminal_no_input"))
         return text
+
+    def _read_line(self) -> None:
+        text = ""
+        with contextlib.suppress(OSError, ValueError):  # such as a terminal that is closed
+            text = self._read()
+        with self._lock:
+            self._is_reading, tell = False, self._tell
+        if tell is not None:
+            tell(text)
 
 
 def _ends(text: str, words: Wording) -> str:

@@ -217,6 +217,10 @@ class Transcript:
         reading.finish()
         return reading.exchange
 
+    def was_cut_since(self, position: int) -> bool:
+        """Return whether the connection was lost or replaced after a position."""
+        return any(each.kind == "connection" and each.number > position for each in self._heard)
+
     async def wait_for_change(self, seconds: float) -> bool:
         """Wait until the user says more or a turn ends; return whether this happened in time."""
         self._changed.clear()

@@ -53,23 +53,16 @@ _DIGITS = re.compile(r"(?<![\w.\-/])\d+(?:,\d{3})*(?:\.\d+)?(?!\d|[,.\-/:]\d)")
 _NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?:\.\d+)?)(?![\d.])")
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
 
-_ENDS = ".!?;,:\\n。！？；，："  # noqa: RUF001 - of Chinese clauses
-_LEADS = (
-    r"(?:please|and|but|so|just|oh|no|ok|okay|well|then|also|now|i|you|we|make sure"
-    r"|whatever happens|whatever you do|por favor|e|mas|eu|tu|voc[êe]|ent[ãa]o)\b[^\S\n]*"
-    r"|[请但我你您就也都]|千万|绝对"
+_CLAUSES = re.compile(r"([.!?;,:](?=\s|\Z)|[\n。！？；，：])")  # noqa: RUF001 - of Chinese clauses
+_JOINS = re.compile(r"\b(?:but|and|mas|e|without|sem)\b|但|而")
+_REFUSED = re.compile(
+    r"(?:\b(?:\w+n['\u2019]t|dont|cannot|cant|wont|not|never|no|nobody|nothing|none|without"
+    r"|avoid\w*|refus\w+|declin\w+|reject\w*|ignor\w+|stop \w+ing|instead of|rather than|out of"
+    r"|n[ãa]o|nunca|jamais|nem|ningu[ée]m|nada|de \w+ nenhuma?|sem|recus\w+|evit\w+|em vez de)\b"
+    r"|[不别別没沒勿]|拒绝|拒絕|避免|忽略)"
+    r"(?!\s*(?:forget|hesitate|esque|忘))"
 )
-_NEGATED = (
-    r"(?:(?:\w+n['\u2019]t|dont|cannot|not|never|(?:under|on|in|by) no|nobody|no one|no way"
-    r"|(?:do|does|did|must|should|shall|will|would|can|could|may|might) (?:not|never)"
-    r"|n[ãa]o|nunca|jamais|nem|ningu[ée]m|de \w+ nenhuma?)\b|别|不[要想会能可该得]|没|请?勿)"
-)
-_FORBIDDEN = re.compile(
-    rf"(?:^|(?<=[{_ENDS}])|\b(?:but|and|mas|e|without|sem)\b|但|而)[^\S\n]*(?:{_LEADS}){{0,4}}"
-    rf"(?:(?<=\bwithout )|(?<=\bsem )|{_NEGATED})"
-    rf"(?!\s*(?:forget|hesitate|esque|忘))[^{_ENDS}]*"
-)
-"""A clause, or its part after "and" or "but", that begins with a refusal of the user."""
+"""Words of a clause that refuses or denies what is said in it."""
 
 _Said: TypeAlias = Literal["foreign", "weak", "strong"]
 """The origin of a value. A weak value is the user's, but is a number, or is too short or common to
@@ -253,7 +246,7 @@ class _SearchableText:
     """One utterance of the user, in a form that can be searched."""
 
     def __init__(self, text: str) -> None:
-        self._text = _FORBIDDEN.sub(f" {_OTHER} ", _normal(text))
+        self._text = "".join(map(_without_refusal, _CLAUSES.split(_normal(text))))
         plain = f" {' '.join(_spoken_chunks(self._text))} "
         owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
         self._chunks = plain if owners == plain else f"{plain}{_OTHER}{owners}"
@@ -284,6 +277,19 @@ class _SearchableText:
     @cached_property
     def _negatives(self) -> frozenset[Decimal]:
         return frozenset(map(Decimal, _NEGATIVE.findall(self._text)))
+
+
+def _without_refusal(clause: str) -> str:
+    """Return a clause without what the user refuses in it.
+
+    That is all of the clause, or what stands after the last "and" or "but" before the refusal.
+    """
+    refused = _REFUSED.search(clause)
+    if refused is None:
+        return clause
+    starts = [join.start() for join in _JOINS.finditer(clause)]
+    start = max((each for each in starts if each <= refused.start()), default=0)
+    return f"{clause[:start]} {_OTHER} "
 
 
 def _tells(chunks: Sequence[str]) -> bool:

@@ -430,7 +430,9 @@ class Executor:
     def _running(self, call_id: str, session: ToolSession | None) -> Invocation:
         """Return the running call with this id."""
         running = [e for e in self._open_calls() if session in (None, e.call.session)]
-        found = [each for each in running if _is_named(each.call, call_id, session)]
+        named = [each for each in running if _is_named(each.call, call_id, session)]
+        # A call that was edited, or whose settings changed, runs anew inside the one that asks.
+        found = [e for e in named if not any(other.is_made_by(e) for other in named)]
         if len(found) == 1:
             return found[0]
         if found:

@@ -251,6 +251,37 @@ async def test_an_approved_call_does_not_run_with_another_definition_of_its_tool
     assert (len(person.asked), bank.sent) == (2, [])
 
 
+@pytest.mark.parametrize(
+    ("change", "decision"),
+    [
+        ({}, Decision.approve()),
+        ({"policies.default_timeout": 60}, Decision.approve()),
+        ({}, Decision.edit({"days": 2})),
+    ],
+)
+async def test_an_approved_call_is_stopped_by_its_id_and_its_effect_is_not_known(change, decision):
+    started, person = asyncio.Event(), Person()
+
+    @tool(requires_approval=True, retry_attempts=0)
+    async def rent(days: int) -> None:
+        """Rents a car."""
+        started.set()
+        await asyncio.Event().wait()
+
+    bank = Bank(rent, approval=person)
+    async with bank.tools:
+        calling = asyncio.create_task(
+            bank.tools.execute("rent", {"days": 1}, session=bank.session, call_id="c1")
+        )
+        await bank.until_asked()
+        if change:
+            bank.tools.settings.update(change)
+        person.decisions.put_nowait(decision)
+        await started.wait()
+        await bank.tools.cancel("c1", session=bank.session)
+        assert (await calling).status == "unknown_outcome"
+
+
 async def test_a_call_that_is_cancelled_takes_its_question_away():
     bank = Bank(approval=Person())
     calling = bank.start("send", to="Ana", amount=20)
@@ -337,6 +368,15 @@ async def test_a_call_proceeds_only_where_the_question_is_met_with_silence(words
     bank.put(None) if words is None else bank.answer(words)
     await bank.late_result(lambda: None)
     assert bank.sent == sent
+
+
+async def test_a_call_does_not_proceed_on_silence_over_a_lost_connection():
+    bank = Bank(policies={"approval": {"deadline": "50ms", "on_expiry": "proceed"}})
+    await bank.ask()
+    bank.put(None)
+    bank.transcript.reconnected()
+    _, result = await bank.late_result(lambda: None)
+    assert (result.reason_code, bank.sent) == ("approval_expired", [])
 
 
 async def test_a_call_does_not_proceed_on_silence_after_a_question_that_was_never_spoken():

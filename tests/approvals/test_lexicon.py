@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from leonidas_tools import tool
 from leonidas_tools.approvals.lexicon import judge
+from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.approvals.terminal import TerminalChannel
 from tests.approvals.bench import Bank
 
@@ -191,6 +192,69 @@ async def test_the_name_of_an_argument_that_is_off_is_not_repeated_by_a_yes(word
     bank.answer(words)
     await bank.confirm(approval)
     assert sent == ["Ana"] * runs
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ("Yes, delete it.", True),
+        ("Okay, delete the order.", True),
+        ("Sure, number 5.", True),
+        ("Fine, delete it, thanks.", True),
+        ("Accept the order.", False),
+        ("Okay, approve order 5.", False),
+        ("Okay, I want that order.", False),
+        ("Yes, order it.", False),
+        ("Okay, order.", False),
+        ("Sure, order number 5.", False),
+        ("Right, the order number.", False),
+        ("That is fine, thanks.", False),
+        ("Fine, cheers.", False),
+        ("麻烦你确认", False),
+    ],
+)
+async def test_a_consent_that_begins_another_request_is_no_yes(words, runs):
+    deleted = []
+
+    @tool(requires_approval=True)
+    async def delete_order(number: int) -> None:
+        """Deletes an order."""
+        deleted.append(number)
+
+    bank = Bank(delete_order)
+    approval = (await bank.call("delete_order", number=5)).result["approval_id"]
+    bank.answer(words)
+    await bank.confirm(approval)
+    assert deleted == [5] * runs
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ("Sim, pagar a fatura.", True),
+        ("Pode pagar para Ana.", True),
+        ("Manda a fatura.", False),
+        ("Pode mandar a fatura.", False),
+        ("Pode confirmar o valor.", False),
+        ("Quero a fatura para Ana.", False),
+        ("Certo, o valor.", False),
+        ("Sim, para Bruno.", False),
+    ],
+)
+async def test_a_yes_repeats_a_portuguese_question_and_asks_for_nothing_else(words, runs):
+    paid = []
+
+    @tool(requires_approval=True)
+    async def pagar_fatura(valor: int, para: str) -> None:
+        """Paga uma fatura."""
+        paid.append(valor)
+
+    bank = Bank(pagar_fatura)
+    bank.session.get(SessionPolicy).language = "pt"
+    approval = (await bank.call("pagar_fatura", valor=20, para="Ana")).result["approval_id"]
+    bank.answer(words)
+    await bank.confirm(approval)
+    assert paid == [20] * runs
 
 
 async def test_a_yes_that_names_a_part_of_a_list_is_no_yes_to_all():

@@ -1,6 +1,8 @@
 """What a person reads in the terminal is what is asked, whatever stands in it."""
 
+import asyncio
 import io
+import queue
 from dataclasses import replace
 
 import pytest
@@ -134,3 +136,30 @@ async def test_a_channel_for_one_call_offers_no_answer_for_the_session():
     written = []
     await TerminalChannel(read=lambda: "n\n", write=written.append, always=False)(asked("Pay?"))
     assert written == ["Pay?\n", "[y]es or [n]o: "]
+
+
+async def test_the_first_line_after_a_question_is_withdrawn_answers_the_next():
+    lines, shown = queue.SimpleQueue(), asyncio.Queue()
+    channel = TerminalChannel(read=lines.get, write=shown.put_nowait, discard=lambda: None)
+
+    async def put(title):
+        asking = asyncio.create_task(channel(asked(title)))
+        for _ in ("the question", "the choice"):
+            await shown.get()
+        return asking
+
+    withdrawn = await put("Pay Ana?")
+    withdrawn.cancel()
+    await asyncio.wait({withdrawn})
+    asking = await put("Pay Ben?")
+    lines.put("no\n")
+    async with asyncio.timeout(10):
+        assert await asking == Decision.deny()
+
+
+async def test_a_terminal_that_cannot_be_read_is_the_end_of_the_input():
+    def read():
+        raise OSError("no such device")
+
+    with pytest.raises(EOFError):
+        await TerminalChannel(read=read, write=lambda _: None)(asked("Pay Ana?"))

@@ -485,6 +485,28 @@ async def test_of_equal_calls_made_at_once_one_is_asked_about_and_runs():
     assert bank.sent == [("Ana", 20)]
 
 
+async def test_of_equal_calls_that_a_channel_leaves_in_another_order_one_is_asked_about():
+    shown, left = asyncio.Queue(), [asyncio.Event(), asyncio.Event()]
+    leaves = iter(left)
+
+    async def channel(request):
+        leave = next(leaves)
+        shown.put_nowait(request)
+        await leave.wait()
+
+    bank = Bank(approval=channel)
+    calls = []
+    for _ in left:
+        calls.append(bank.start("send", to="Ana", amount=20))
+        await shown.get()
+    for call, leave in zip(reversed(calls), reversed(left), strict=True):
+        leave.set()
+        assert (await call).status == "pending_approval"
+    (request,) = bank.approvals.pending()
+    await bank.late_result(lambda: bank.approvals.decide(request.id, Decision.approve()))
+    assert bank.sent == [("Ana", 20)]
+
+
 async def test_a_question_has_the_words_of_its_rule_or_of_the_session():
     rules = [
         {
