@@ -16,6 +16,7 @@ from leonidas_tools.approvals.terminal import TerminalChannel
 from leonidas_tools.errors import ToolDeniedError, ToolValidationError
 from leonidas_tools.tools.metadata import fingerprint_of
 from tests.approvals.bench import Bank
+from tests.live.talking import on_elastic_time
 
 
 class Person:
@@ -339,6 +340,12 @@ async def test_a_channel_without_an_answer_leaves_the_question_open():
         decide(request.id, Decision.approve())
 
 
+def expire():
+    """Lets the deadline of 5 s pass."""
+    asyncio.get_running_loop().advance(6)
+
+
+@on_elastic_time
 async def test_a_no_and_a_timeout_are_reported_later_too():
     bank = Bank()
     approval = await bank.ask()
@@ -346,9 +353,9 @@ async def test_a_no_and_a_timeout_are_reported_later_too():
         lambda: bank.approvals.decide(approval, Decision.deny("no money"))
     )
     assert (late.status, late.reason_code) == ("denied", "refused")
-    bank = Bank(policies={"approval": {"deadline": "20ms"}})
+    bank = Bank(policies={"approval": {"deadline": "5s"}})
     await bank.ask()
-    _, late = await bank.late_result(lambda: None)
+    _, late = await bank.late_result(expire)
     assert (late.status, late.reason_code) == ("denied", "approval_expired")
 
 
@@ -362,27 +369,30 @@ async def test_a_no_and_a_timeout_are_reported_later_too():
         (None, [("Ana", 20)]),
     ],
 )
+@on_elastic_time
 async def test_a_call_proceeds_only_where_the_question_is_met_with_silence(words, sent):
-    bank = Bank(policies={"approval": {"deadline": "50ms", "on_expiry": "proceed"}})
+    bank = Bank(policies={"approval": {"deadline": "5s", "on_expiry": "proceed"}})
     await bank.ask()
     bank.put(None) if words is None else bank.answer(words)
-    await bank.late_result(lambda: None)
+    await bank.late_result(expire)
     assert bank.sent == sent
 
 
+@on_elastic_time
 async def test_a_call_does_not_proceed_on_silence_over_a_lost_connection():
-    bank = Bank(policies={"approval": {"deadline": "50ms", "on_expiry": "proceed"}})
+    bank = Bank(policies={"approval": {"deadline": "5s", "on_expiry": "proceed"}})
     await bank.ask()
     bank.put(None)
     bank.transcript.reconnected()
-    _, result = await bank.late_result(lambda: None)
+    _, result = await bank.late_result(expire)
     assert (result.reason_code, bank.sent) == ("approval_expired", [])
 
 
+@on_elastic_time
 async def test_a_call_does_not_proceed_on_silence_after_a_question_that_was_never_spoken():
-    bank = Bank(policies={"approval": {"deadline": "50ms", "on_expiry": "proceed"}})
+    bank = Bank(policies={"approval": {"deadline": "5s", "on_expiry": "proceed"}})
     await bank.ask()
-    await bank.late_result(lambda: None)
+    await bank.late_result(expire)
     assert bank.sent == []
 
 

@@ -77,7 +77,7 @@ def test_what_cannot_run_on_ray_is_refused_with_what_to_do():
         Tool(ray_tools.add, cpu_bound=True, runs_on="ray").metadata  # noqa: B018
     with pytest.raises(SchemaError, match="mars"):
         Tool(ray_tools.add, runs_on="mars").metadata  # noqa: B018
-    with pytest.raises(SchemaError, match="resources takes amounts"):
+    with pytest.raises(SchemaError, match="resources must map names to amounts"):
         Tool(ray_tools.add, runs_on="ray", resources={"num_cpus": "two"}).metadata  # noqa: B018
     with pytest.raises(ConfigurationError, match="runs_on"):
         ToolRuntime([], {"tools": {"add": {"runs_on": "mars"}}})

@@ -134,7 +134,7 @@ async def test_tools_that_are_given_once_are_called_and_answered():
         (lambda live: AdvancedToolProcessor(tools=["add"]), "'add' is not a tool: give a function"),
         (lambda live: AdvancedToolProcessor(tools=[None]), "None is not a tool"),
         (lambda live: AdvancedToolProcessor(tools=[[add]]), "is not a tool: give a function"),
-        (lambda live: AdvancedToolProcessor(registry=[add]), "takes a ToolRegistry"),
+        (lambda live: AdvancedToolProcessor(registry=[add]), "must be a ToolRegistry"),
         (
             lambda live: AdvancedToolProcessor(config=5),
             "config must be the path .*, not int: such as",

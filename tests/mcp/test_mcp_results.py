@@ -50,7 +50,7 @@ EXPECTED = {
         result="see",
         media=(Media(mime_type="audio/wav", data=b"samples"),),
         message="The tool ran, but image/png of 20,000,001 bytes is left out: all "
-        "pictures and sounds of one result may have 700,000 bytes. Request a "
+        "images and audio of one result may have 700,000 bytes in total. Request a "
         "smaller one, or fewer.",
     ),
     "large_blob": ToolResult(

@@ -40,7 +40,7 @@ async def test_a_side_effect_is_tried_again_by_that_decision_only_and_once() -> 
     failed = await tools.execute("book", {"seats": 2}, call_id="7")
     assert (failed.status, flaky.runs) == ("failed", [2])
     first = tools.retry("7")
-    with pytest.raises(ToolError, match="No call '7' has failed"):
+    with pytest.raises(ToolError, match="No failed call '7' waits for a decision"):
         tools.retry("7")
     assert (await first).result == "2 booked"
     assert flaky.runs == [2, 2]

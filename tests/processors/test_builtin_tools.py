@@ -214,7 +214,7 @@ async def test_a_change_that_cannot_be_heard_is_reported_to_the_model(setting):
     speech.on_change(lambda settings: None, heard=others)
     envelope = await called(session, name, **arguments)
     assert (envelope["status"], envelope["result"] is None) == ("ok", False)
-    assert "this session cannot change the sound" in envelope["message"]
+    assert "this session cannot change the audio" in envelope["message"]
     end = speech.on_change(lambda settings: None, heard=[setting])
     assert "message" not in await called(session, name, **arguments)
     end()

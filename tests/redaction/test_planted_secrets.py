@@ -260,7 +260,7 @@ async def test_a_declared_secret_in_a_result_is_disclosed_to_no_one(tmp_path):
 
 
 def test_secrets_are_a_list_of_names():
-    with pytest.raises(SchemaError, match="secrets is a list of names, not 'iban'"):
+    with pytest.raises(SchemaError, match="secrets must be a list of names, not 'iban'"):
         tool(secrets="iban")(fail)
 
 
