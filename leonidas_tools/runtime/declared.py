@@ -70,6 +70,7 @@ class DeclaredTools:
         self.registry = registry
         self.settings = settings
         self._update = update
+        self._undescribed: set[str] = set()
         self._schemas: WeakKeyDictionary[AnyTool, Any] = WeakKeyDictionary()
         self._relevance: tuple[tuple[int, Settings], Relevance] | None = None
         self._made: tuple[Declaration, ...] = ()
@@ -151,10 +152,19 @@ class DeclaredTools:
         if tool not in self._schemas:
             self._schemas[tool] = without_presets(tool.declared_parameters[0])
         own, configured = tool.metadata, settings.for_tool(tool.name, tool.origin)
+        description = configured.description or own.description
+        if not description.strip() and tool.origin is None and own.name not in self._undescribed:
+            self._undescribed.add(own.name)
+            logger.warning(
+                "The tool %r has no description, and the model has only its name to go by: "
+                "write a docstring, or set tools.%s.description",
+                own.name,
+                own.name,
+            )
         return Declaration(
             tool=tool,
             name=self.registry.declared_name(own.name),
-            description=configured.description or own.description,
+            description=description,
             parameters=self._schemas[tool],
             behavior=configured.behavior or own.behavior,
         )

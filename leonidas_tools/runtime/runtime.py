@@ -28,7 +28,7 @@ from leonidas_tools.runtime.on_demand import OnDemandTools
 from leonidas_tools.runtime.store_binding import StoreBinding
 from leonidas_tools.runtime.toolboxes import Toolboxes
 from leonidas_tools.session.notices import Notices
-from leonidas_tools.settings.check import check_against, without_description
+from leonidas_tools.settings.check import check_against
 from leonidas_tools.settings.problem import Finding
 from leonidas_tools.settings.watch import WatchedSettings
 from leonidas_tools.toolboxes import action, speech
@@ -142,7 +142,6 @@ class ToolRuntime:
             raise problem
         on_demand.update()
         self._warned: set[Finding] = set()
-        self._undescribed: set[str] = set()
         self._warn()
 
     async def execute(
@@ -513,16 +512,6 @@ class ToolRuntime:
             place = self.settings.locate(finding.key)
             logger.warning("In the settings, %s", f"{place}: {finding}" if place else finding)
         self._warned = findings
-        own = {name: tool for name, tool in self.registry.by_name.items() if tool.origin is None}
-        for name in without_description(self._applied, own):
-            if name not in self._undescribed:
-                self._undescribed.add(name)
-                logger.warning(
-                    "The tool %r has no description, and the model has only its name to go by: "
-                    "write a docstring, or set tools.%s.description",
-                    name,
-                    name,
-                )
 
     def _vitals(self) -> Vitals:
         return Vitals(

@@ -110,18 +110,11 @@ def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
 
 def undescribed(settings: Settings, known_tools: Tools) -> Iterator[Finding]:
     """Yield a warning for each tool without a description: the model gets only its name."""
-    for name in without_description(settings, known_tools):
-        message = "has no description for the model: write a docstring, or set one here"
-        yield Finding(severity="warning", key=f"tools.{name}.description", message=message)
-
-
-def without_description(settings: Settings, known_tools: Tools) -> Iterator[str]:
-    """Yield the names of the tools without a description in the code or the settings."""
     for name, tool in known_tools.items():
-        if not tool.metadata.description.strip():
-            said = settings.for_tool(name, tool.origin).description
-            if not (said or "").strip():
-                yield name
+        said = tool.metadata.description or settings.for_tool(name, tool.origin).description or ""
+        if not said.strip():
+            message = "has no description for the model: write a docstring, or set one here"
+            yield Finding(severity="warning", key=f"tools.{name}.description", message=message)
 
 
 def _environment(settings: Settings) -> Iterator[Finding]:

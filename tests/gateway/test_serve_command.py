@@ -258,7 +258,7 @@ async def test_settings_that_become_wrong_do_not_end_a_server_whose_workers_die(
         (tmp_path / "tools.yaml").write_text("tools: [1]")
         kill_all(server)
         said = b""
-        while b"ended with 2" not in said:  # one that was started again has read the settings
+        while b"exited with 2" not in said:  # one that was started again has read the settings
             said = await server.stdout.readline()
             assert said, "the server has ended"
         (tmp_path / "tools.yaml").write_text("{}")

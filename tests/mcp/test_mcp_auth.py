@@ -270,7 +270,7 @@ async def test_a_port_that_is_taken_is_named(guard):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
-            ConfigurationError, match=f"the port {port} to which the browser"
+            ConfigurationError, match=f"the callback port {port} is in use"
         ) as error:
             await logged_in(guarded, callback_port=port)
     assert "`callback_port`" in error.value.message

@@ -199,8 +199,12 @@ async def test_a_tool_without_a_description_is_warned_of_once(caplog):
         return 1
 
     settings = {"tools": {"described": {"description": "Told in the settings."}}}
-    async with ToolRuntime([bare, described, look], config=settings) as tools:
-        tools.settings.update({"tools.bare.timeout": 2})
+    tools = AdvancedToolProcessor([bare, described, look], settings)
+    await tools.execute("bare")
+    assert caplog.messages == []  # it is declared to no model
+    tools.declarations()
+    tools.settings.update({"tools.bare.timeout": 2})
+    tools.declarations()
     (warning,) = [message for message in caplog.messages if "description" in message]
     assert warning == (
         "The tool 'bare' has no description, and the model has only its name to go by: write a "

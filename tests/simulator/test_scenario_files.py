@@ -157,7 +157,7 @@ connections:
 @pytest.mark.parametrize(
     ("text", "line", "key", "message"),
     [
-        ("", None, None, "A scenario is a mapping"),
+        ("", None, None, "A scenario must be a mapping"),
         ("[", 1, None, "This is not YAML"),
         ("- drop", 1, None, "write `steps:` above the list"),
         (
@@ -222,7 +222,7 @@ connections:
         ("steps:\n- assert: c1", 2, "steps[0].assert", "did you mean 'expect'?"),
         ("steps:\n- pause: -1", 2, "steps[0].pause.seconds", "greater than or equal to 0"),
         ("steps:\n- close: 3", 2, "steps[0].close.code", "greater than or equal to 1000"),
-        ("steps:\n- call: f", 2, "steps[0].call", "A call is a mapping"),
+        ("steps:\n- call: f", 2, "steps[0].call", "A call must be a mapping"),
         ("steps:\n- call:\n  - {nam: f}", 3, "steps[0].call[0].nam", "did you mean 'name'?"),
         ("steps:\n- call:\n    id: c1", 2, "steps[0].call", "'name' is missing"),
         (

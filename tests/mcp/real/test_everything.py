@@ -35,7 +35,7 @@ async def test_a_session_the_server_has_forgotten_is_opened_again(listening, ser
     with pytest.raises(ToolError) as forgotten:
         await server.call("echo", message="hi")
     assert (forgotten.value.status, forgotten.value.retryable) == ("unavailable", True)
-    assert "has forgotten the session" in forgotten.value.message
+    assert "no longer knows the session" in forgotten.value.message
     await server.down()
     await server.back()
     assert (await server.call("echo", message="hi")).result == "Echo: hi"
