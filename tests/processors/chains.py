@@ -25,6 +25,7 @@ async def add(a: int, b: int) -> int:
 
 @tool(category="data", effect="read")
 async def look_up(key: str) -> str:
+    """Looks a word up."""
     return key.upper()
 
 
