@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AgentStatus(StrEnum):
-    """How a run ended.
+    """Status of a finished run.
 
     `complete`: there is a final answer. `stopped`: the model has refused, or the reflector has
     stopped the run. `limit`: a limit of the run is reached. `failed`: the model cannot be reached,

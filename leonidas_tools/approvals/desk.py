@@ -401,7 +401,7 @@ class Approvals:
         return call
 
     def _expire(self, question: Question) -> None:
-        """Close an expired question; with `on_expiry: proceed`, run the call if nobody answered."""
+        """Close an expired question; with `on_expiry: proceed`, run a call without an answer."""
         proceeds = question.request.on_expiry == "proceed" and question.is_met_with_silence()
         self._close(question, _EXPIRED)
         decision = Decision.approve() if proceeds else Decision.deny()

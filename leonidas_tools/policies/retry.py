@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 _OK = ResultStatus.OK
 LONGEST_DELAY_SECONDS = 10.0
 USUAL_BACKOFF = 2.0
-# An error in the tool's code, such as a missing function, occurs on a retry too.
 _PERMANENT = (
-    TypeError, AttributeError, NameError, NotImplementedError, ImportError, SyntaxError,
-)  # fmt: skip
+    TypeError,
+    AttributeError,
+    NameError,
+    NotImplementedError,  # as the others: an error in the tool's code occurs on a retry too
+    ImportError,
+    SyntaxError,
+)
 
 
 def may_repeat(result: ToolResult, *, once: bool) -> bool:

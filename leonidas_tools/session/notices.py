@@ -15,7 +15,7 @@ Tell: TypeAlias = "Callable[[ToolCall, ToolResult], object]"
 
 
 class Notices:
-    """The running conversations, each with a function that sends it a notice.
+    """Keeps a callback for each running conversation, which sends it a notice.
 
     The model receives a notice as another response to an earlier call, when it interrupts nobody.
 

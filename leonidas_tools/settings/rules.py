@@ -162,7 +162,7 @@ class _About(SettingsModel):
 
 
 class RuleSettings(_About):
-    """A rule: the calls that it applies to, and the decision about them.
+    """Matches calls, and decides whether they are allowed, asked about or denied.
 
     Args:
         name: The name of the rule.
@@ -220,7 +220,7 @@ class AlwaysSettings(_About):
 
 
 class ApprovalSettings(SettingsModel):
-    """Settings of approval requests.
+    """Configures approval requests.
 
     Args:
         deadline: How long a question stays open.

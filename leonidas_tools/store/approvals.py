@@ -221,7 +221,7 @@ class ApprovalTable:
             await connection.execute(dead.values(decision=Decision.UNANSWERED.value))
 
     async def left(self, session: str, *, user: str) -> list[LeftQuestion]:
-        """Return the questions that nobody has answered and that can be asked again, in order.
+        """Return the unanswered questions that can be asked again, in order.
 
         They have not expired, and their calls wait for the answer. A question is omitted if the
         model has repeated its call since.

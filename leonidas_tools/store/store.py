@@ -249,7 +249,7 @@ class Store:
         )
 
     async def left_questions(self, session: ToolSession) -> list[LeftQuestion]:
-        """Return the questions of a session that nobody has answered and that can be asked again.
+        """Return the unanswered questions of a session that can be asked again.
 
         Args:
             session: A session with the id and the user of the session that asked them.

@@ -84,15 +84,20 @@ async def test_an_interruption_drops_no_sound_that_comes_after_it(kinds):
     assert {n for n, kind in enumerate(kinds) if kind == "words"} <= set(heard)
 
 
+async def counted(parts, counter):
+    """Yield the parts, and count the sound among them."""
+    async for part in parts:
+        counter.frames += is_speech(part)
+        yield part
+
+
 class Stage(processor.Processor):
     """A stage that counts the sound that passes it."""
 
     frames = 0
 
-    async def call(self, content):
-        async for part in content:
-            self.frames += is_speech(part)
-            yield part
+    def call(self, content):
+        return counted(content, self)
 
 
 class Model(GeminiLiveProcessor):
@@ -100,10 +105,8 @@ class Model(GeminiLiveProcessor):
 
     frames = 0
 
-    async def call(self, content):
-        async for part in super().call(content):
-            self.frames += is_speech(part)
-            yield part
+    def call(self, content):
+        return counted(super().call(content), self)
 
 
 class Tools(AdvancedToolProcessor):
@@ -111,10 +114,8 @@ class Tools(AdvancedToolProcessor):
 
     frames = 0
 
-    async def call(self, content):
-        async for part in super().call(content):
-            self.frames += is_speech(part)
-            yield part
+    def call(self, content):
+        return counted(super().call(content), self)
 
 
 def _in_the_model(live, tools):
