@@ -23,6 +23,7 @@ ORDER: Final = (
     "tracing.for_tool",  # outermost: the span includes all waits of a call
     "loop_guard.for_tool",
     "refusal.for_tool",
+    "cancelled_call.for_tool",  # outside approval: nobody is asked about what does not run
     "hooks.for_tool",
     "validation.for_tool",
     "dependencies.for_tool",

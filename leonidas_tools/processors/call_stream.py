@@ -12,6 +12,7 @@ from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.calls.once_calls import OnceCalls
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import response_part
 from leonidas_tools.processors.intake import Intake, pinned, remember
@@ -197,7 +198,7 @@ class _Calls:
     def cancel_all(self) -> None:
         """Stop the calls that may be stopped, because the reader has left."""
         for invocation in tuple(self._running.values()):
-            invocation.cancel()
+            _cancel(invocation)
 
     def _begin(self, part: ProcessorPart, call: ToolCall | None) -> Executor | None:
         """Start the call of a part, and return its executor if this stream has not entered it."""
@@ -272,9 +273,10 @@ class _Calls:
     def _cancel(self, call_id: str) -> None:
         """Stop a cancelled call, whose response `_end` drops."""
         call_id = name_called(call_id)  # as in the calls
-        invocation = self._running.get(call_id) or self._undoable.pop(call_id, None)
-        if invocation is not None:
-            invocation.cancel()
+        if (running := self._running.get(call_id)) is not None:
+            _cancel(running)
+        elif (ended := self._undoable.pop(call_id, None)) is not None:
+            ended.cancel()
         else:
             self._intake.cancel(call_id)
 
@@ -283,7 +285,7 @@ class _Calls:
         if result.error is not None:
             _release_frames(result.error)
         self._running.pop(call.id or call.trace_id, None)
-        remember(call, result)
+        remember(call, result, begun=invocation.begun)
         if invocation.undo is not None and call.id is not None:
             self._undoable[call.id] = invocation
             if len(self._undoable) > _MOST_UNDOABLE:
@@ -295,6 +297,14 @@ class _Calls:
     def _close_if_done(self) -> None:
         if not self._reading and not self._running:
             self.ready.put(None)
+
+
+def _cancel(invocation: Invocation) -> None:
+    """Cancel a running call; its result is kept if its side effect happens all the same."""
+    invocation.cancel()
+    once = invocation.call.session.find(OnceCalls)
+    if once is not None:
+        once.cancel(invocation.call.number)
 
 
 def _release_frames(error: BaseException) -> None:

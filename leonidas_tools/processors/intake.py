@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.desk import Approvals
@@ -14,10 +12,10 @@ from leonidas_tools.calls.call import (
     ToolResult,
     ToolSession,
     are_too_large,
-    comparable,
     name_called,
     repeated,
 )
+from leonidas_tools.calls.once_calls import OnceCalls, key_of, request_of
 from leonidas_tools.processors.parts import call_id, earlier_ids
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.settings.effective import refused
@@ -33,66 +31,7 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 _REMEMBERED_IDS = 4096
-_REMEMBERED_ONCE = 65_536
-_KEPT_OUTCOMES = 64
 _ONCE = ToolEffect.ONCE
-
-
-class _OnceCall:
-    """A call with a side effect: the stream that made it, and its result."""
-
-    __slots__ = ("result", "stream")
-
-    def __init__(self, stream: object) -> None:
-        self.stream = stream
-        self.result: ToolResult | None = None
-
-
-class OnceCalls:
-    """Remembers the calls of a session whose side effect may happen only once, over all streams.
-
-    A digest of id, name and arguments identifies a call. The id is not enough: a server may number
-    its calls from 1 on each connection. Only calls with a side effect are remembered, so that reads
-    and cancellations cannot evict them.
-    """
-
-    def __init__(self) -> None:
-        self._calls: OrderedDict[bytes, _OnceCall] = OrderedDict()
-        self._running: dict[int, _OnceCall] = {}
-        self._outcomes: deque[_OnceCall] = deque()
-
-    def find(self, key: bytes) -> _OnceCall | None:
-        """Return the call with this key, if the session has made it."""
-        return self._calls.get(key)
-
-    def begin(self, key: bytes, number: int, stream: object) -> None:
-        """Remember a call by its key and its number in the session."""
-        self._calls[key] = self._running[number] = _OnceCall(stream)
-        if len(self._calls) > _REMEMBERED_ONCE:
-            self._calls.popitem(last=False)
-        if len(self._running) > _REMEMBERED_ONCE:
-            del self._running[next(iter(self._running))]
-
-    def end(self, number: int, result: ToolResult) -> None:
-        """Remember the result of a call, and keep only the newest results."""
-        ended = self._running.pop(number, None)
-        if ended is not None:
-            self._keep(ended, result)
-
-    def end_again(self, call: ToolCall, result: ToolResult) -> None:
-        """Replace the result of a call that a person has approved or retried since."""
-        key = None if call.id is None else _key_of(call.id, call.name, call.arguments)
-        ended = None if key is None else self._calls.get(key)
-        if ended is not None:
-            self._keep(ended, result)
-
-    def _keep(self, ended: _OnceCall, result: ToolResult) -> None:
-        ended.result = result
-        if ended in self._outcomes:
-            self._outcomes.remove(ended)
-        self._outcomes.append(ended)
-        if len(self._outcomes) > _KEPT_OUTCOMES:
-            self._outcomes.popleft().result = None
 
 
 class Intake:
@@ -131,14 +70,14 @@ class Intake:
         if tool is not None and self._executor is not None:
             settings = self._executor.settings.for_tool(name, tool.origin)
         known: ToolResult | None = None
-        key: bytes | None = None
+        key, request = None, b""
         if identifier is not None:
             if not self._is_new(identifier):
                 return None
             if tool is not None and self._is_once(tool, settings):
-                compared, calls = self._comparable(arguments), self._once_calls()
-                key = _key_of(identifier, name, compared)
-                earlier = [_key_of(each, name, compared) for each in earlier_ids(part)]
+                request = request_of(name, self._comparable(arguments))
+                key, calls = key_of(identifier, request), self._once_calls()
+                earlier = [key_of(each, request) for each in earlier_ids(part)]
                 before = next(filter(None, map(calls.find, [*earlier, key])), None)
                 if before is not None:
                     if before.stream is self._stream and not earlier:
@@ -156,7 +95,7 @@ class Intake:
             given_id=None if identifier is given else _whole_id(given, identifier),
         )
         if key is not None:
-            self._once_calls().begin(key, call.number, self._stream)
+            self._once_calls().begin(call, key, request, self._stream)
         return (call, known) if tool is not None else self._meant(call)
 
     def _meant(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
@@ -167,8 +106,11 @@ class Intake:
         return (call, self._executor.unknown(call)) if similar is None else (similar, None)
 
     def cancel(self, call_id: str) -> None:
-        """Ignore a later call with this id: its result is not wanted."""
+        """Ignore a later call with this id, or note that the result of an ended one is not read."""
         call_id = name_called(call_id)
+        once = self.session.find(OnceCalls)
+        if once is not None:
+            once.cancel_ended(call_id)
         if call_id in self._seen:
             return
         self._cancelled[call_id] = None
@@ -205,11 +147,14 @@ class Intake:
         return {} if are_too_large(arguments, max_bytes) else arguments
 
 
-def remember(call: ToolCall, result: ToolResult) -> None:
-    """Keep the result of a call that has ended, for a later stream that repeats the call."""
+def remember(call: ToolCall, result: ToolResult, *, begun: bool = False) -> None:
+    """Keep the result of a call that has ended, in case it is repeated.
+
+    `begun` tells whether its side effect may have begun.
+    """
     once = call.session.find(OnceCalls)
     if once is not None:
-        once.end(call.number, result)
+        once.end(call.number, result, begun=begun)
 
 
 def pinned(
@@ -233,15 +178,3 @@ def _own_names(tool: AnyTool | None, arguments: Mapping[str, Any]) -> Mapping[st
         return arguments
     own = tool.declared_parameters[1]
     return {own.get(k, k): v for k, v in arguments.items()} if own else arguments
-
-
-def _key_of(identifier: str, name: str, arguments: Mapping[str, Any]) -> bytes:
-    """Return a digest of a call; equivalent spellings of the arguments have the same digest."""
-    try:
-        text = _to_json([identifier, name, comparable(arguments)])
-    except Exception:  # noqa: BLE001 - no JSON, or nested too deep to compare: id and name decide
-        text = _to_json([identifier, name])
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-_to_json = json.JSONEncoder(sort_keys=True, default=repr).encode

@@ -126,6 +126,11 @@ TEXTS: Mapping[str, Text] = {
         "This call was made before and was not run again. Use the result it had.",
         "A repeated call whose first result is known.",
     ),
+    "cancelled_call": Text(
+        "This is the result of an equal call that was cancelled after its effect had begun. "
+        "Nothing was done now. Call again only if the user wants it done once more.",
+        "A call equals a cancelled one whose side effect has happened.",
+    ),
     "missing_dependency": Text(
         "The tool needs {needs}, which is not available.",
         "A dependency of the tool is not available.",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.evidence import answer, confirm
+from leonidas_tools.approvals.question import Question
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.calls.invocation import current
@@ -49,8 +50,7 @@ async def confirm_action(
     question, result = await confirm(
         ctx.session, approval_id, yes=decision == "yes", reason=reason or None
     )
-    if not current().wanted:  # the model has cancelled this call and still needs the result
-        ctx.session.get(Approvals).deliver_late(question, result)
+    _deliver_if_cancelled(ctx, question, result)
     return result
 
 
@@ -73,6 +73,18 @@ async def answer_question(
     """
     given = None if declined else answers or {}
     question, result = await answer(ctx.session, question_id, given)
-    if not current().wanted:
-        ctx.session.get(Approvals).deliver_late(question, result)
+    _deliver_if_cancelled(ctx, question, result)
     return result
+
+
+def _deliver_if_cancelled(ctx: ToolContext, question: Question, result: ToolResult) -> None:
+    """Deliver the result of the approved call even if the call that has asked is cancelled.
+
+    It may be cancelled before or after its end: the model then still needs the result.
+    """
+    desk = ctx.session.get(Approvals)
+
+    async def deliver() -> None:
+        desk.deliver_late(question, result)
+
+    current().undo = deliver

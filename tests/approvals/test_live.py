@@ -273,6 +273,27 @@ async def test_a_yes_to_a_question_no_longer_awaited_is_still_reported():
         )
 
 
+async def test_the_result_of_an_approved_call_is_told_if_the_answer_with_it_is_cancelled():
+    sent, session = [], ToolSession()
+    tools = tools_that_send(sent)
+    async with Conversation(session=session, processor_of_tools=tools) as talk:
+        talk.model.say(call("send", ASKED, id="c1"))
+        await talk.model.until_answered("c1")
+        (request,) = session.get(Approvals).pending()
+        talk.model.say(ProcessorPart(request.title, role="model"))
+        await talk.until(lambda heard: any(part.part.text == request.title for part in heard))
+        talk.speak(ProcessorPart("Yes.", role="user"))
+        await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
+        told = {"approval_id": request.id, "decision": "yes"}
+        talk.model.say(call("confirm_action", told, id="c2"))
+        await talk.model.until_answered("c2")
+        talk.model.say(cancellation("c2"))
+        await talk.model.until(
+            lambda taken: any("sent to Ana" in (p.part.text or "") for p in taken)
+        )
+    assert sent == ["Ana"]
+
+
 async def test_the_model_reads_what_a_person_has_decided_after_a_failure():
     runs = []
 

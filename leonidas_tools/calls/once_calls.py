@@ -1,0 +1,161 @@
+"""The calls of a session whose side effect may happen only once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.calls.call import ResultStatus, comparable, repeated
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leonidas_tools.calls.call import ToolCall, ToolResult
+
+_REMEMBERED = 65_536
+_KEPT_OUTCOMES = 64
+_MOST_CANCELLED = 1_024
+
+
+class OnceCall:
+    """A call with a side effect: the stream that made it, and its result."""
+
+    __slots__ = ("_over", "call_id", "happened", "is_over", "name", "request", "result", "stream")
+
+    def __init__(self, call: ToolCall, request: bytes, stream: object) -> None:
+        self.call_id = call.id
+        self.name = call.name
+        self.request = request
+        """Digest of name and arguments."""
+        self.stream = stream
+        self.result: ToolResult | None = None
+        """The result; `None` until the call ends, and after newer results have replaced it."""
+        self.is_over = False
+        self.happened = False
+        """True if the call is over, and its side effect has or may have happened."""
+        self._over: asyncio.Event | None = None
+
+    def end(self, result: ToolResult, *, begun: bool) -> None:
+        """Keep the result of the call, whose side effect may have begun."""
+        self.result, self.is_over = result, True
+        # After any other result the model may call again, whether it has read that result or not.
+        self.happened = begun and (result.ok or result.status is ResultStatus.UNKNOWN_OUTCOME)
+        if self._over is not None:
+            self._over.set()
+
+    async def outcome(self) -> ToolResult | None:
+        """Wait for the end of the call, and return its result; `None` if nothing has happened."""
+        if not self.is_over:
+            self._over = self._over or asyncio.Event()
+            await self._over.wait()
+        return repeated(self.name, self.result) if self.happened else None
+
+
+class OnceCalls:
+    """Remembers the calls of a session whose side effect may happen only once, over all streams.
+
+    A digest of id, name and arguments identifies a call. The id is not enough: a server may number
+    its calls from 1 on each connection. Only calls with a side effect are remembered, so that reads
+    and cancellations cannot evict them.
+
+    The model never reads the result of a cancelled call, so it may make the same call under another
+    id. A cancelled call that has had its effect is kept until such a call takes its result.
+    """
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[bytes, OnceCall] = OrderedDict()
+        self._running: dict[int, OnceCall] = {}
+        self._outcomes: deque[OnceCall] = deque()
+        self._cancelled: deque[OnceCall] = deque(maxlen=_MOST_CANCELLED)
+
+    def find(self, key: bytes) -> OnceCall | None:
+        """Return the call with this key, if the session has made it."""
+        return self._calls.get(key)
+
+    def begin(self, call: ToolCall, key: bytes, request: bytes, stream: object) -> None:
+        """Remember a call by its key and its number in the session."""
+        made = OnceCall(call, request, stream)
+        self._calls[key] = self._running[call.number] = made
+        if len(self._calls) > _REMEMBERED:
+            self._calls.popitem(last=False)
+        if len(self._running) > _REMEMBERED:
+            del self._running[next(iter(self._running))]
+
+    def end(self, number: int, result: ToolResult, *, begun: bool) -> None:
+        """Remember the result of a call, and keep only the newest results."""
+        ended = self._running.pop(number, None)
+        if ended is None:
+            return
+        ended.end(result, begun=begun)
+        self._keep(ended)
+        if not ended.happened and ended in self._cancelled:
+            self._cancelled.remove(ended)
+
+    def end_again(self, call: ToolCall, result: ToolResult) -> None:
+        """Replace the result of a call that a person has approved or retried since."""
+        if call.id is None:
+            return
+        ended = self._calls.get(key_of(call.id, request_of(call.name, call.arguments)))
+        if ended is not None:
+            ended.result = result
+            self._keep(ended)
+
+    def cancel(self, number: int) -> None:
+        """Note that the running call with this number in the session was cancelled."""
+        running = self._running.get(number)
+        if running is not None:
+            self._cancelled.append(running)
+
+    def cancel_ended(self, call_id: str) -> None:
+        """Note that a call that has ended was cancelled before the model read its result."""
+        ended = next((each for each in reversed(self._outcomes) if each.call_id == call_id), None)
+        if ended is not None and ended.happened and ended not in self._cancelled:
+            self._cancelled.append(ended)
+
+    def take_cancelled(self, call: ToolCall) -> OnceCall | None:
+        """Remove and return the oldest cancelled call that equals this one."""
+        if not self._cancelled:
+            return None
+        request = request_of(call.name, call.arguments)
+        found = next((each for each in self._cancelled if each.request == request), None)
+        if found is not None:
+            self._cancelled.remove(found)
+        return found
+
+    def put_back(self, cancelled: OnceCall) -> None:
+        """Keep a cancelled call whose result was not read after all."""
+        self._cancelled.appendleft(cancelled)
+
+    def _keep(self, ended: OnceCall) -> None:
+        if ended in self._outcomes:
+            self._outcomes.remove(ended)
+        self._outcomes.append(ended)
+        if len(self._outcomes) > _KEPT_OUTCOMES:
+            self._outcomes.popleft().result = None
+
+
+def request_of(name: str, arguments: Mapping[str, Any]) -> bytes:
+    """Return a digest of what a call asks for.
+
+    Equivalent spellings of the arguments have the same digest.
+    """
+    try:
+        text = _to_json([name, comparable(arguments)])
+    except Exception:  # noqa: BLE001 - no JSON, or nested too deep to compare: the name decides
+        text = _to_json([name])
+    return _digest(text)
+
+
+def key_of(call_id: str, request: bytes) -> bytes:
+    """Return a digest of a call: of its id, and of what it asks for."""
+    return _digest(f"{request.hex()} {call_id}")
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+_to_json = json.JSONEncoder(sort_keys=True, default=repr).encode

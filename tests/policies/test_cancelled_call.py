@@ -1,0 +1,245 @@
+"""A side effect that went on after a barge-in happens once, also if the model calls again."""
+
+import asyncio
+import math
+
+import pytest
+
+from leonidas_tools import AdvancedToolProcessor, RetryableError, Tool, ToolContext, ToolSession
+from leonidas_tools.approvals.request import Decision
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
+from tests.live.talking import Talk
+from tests.processors.chains import made_by_hand, ready_made
+from tests.promises.faults.play import Script, call, cancellation
+
+KNOWN = {
+    "status": "ok",
+    "result": "charged 5",
+    "message": "This is the result of an equal call that was cancelled after its effect had begun. "
+    "Nothing was done now. Call again only if the user wants it done once more.",
+    "retryable": False,
+    "reason_code": "cancelled_call",
+}
+CHARGED = {"status": "ok", "result": "charged 5", "retryable": False}
+FIVE = {"amount": 5}
+
+
+class Till:
+    """A tool that charges when it is let go on."""
+
+    def __init__(self):
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.charged = []
+        self.fails = []
+
+    async def charge(self, amount: float) -> str:
+        self.begun.set()
+        await self.go_on.wait()
+        if self.fails:
+            raise self.fails.pop()
+        self.charged.append(amount)
+        return f"charged {amount:g}"
+
+    def tool(self, effect="once", **options):
+        return Tool(self.charge, effect=effect, **options)
+
+
+async def cancelled(till, script, id_="1"):
+    """Cancel a call while its side effect happens."""
+    script.say(call("charge", FIVE, id=id_))
+    await till.begun.wait()
+    script.say(cancellation(id_), call("nothing", id="unknown"))
+    await script.until_answered("unknown")
+
+
+@pytest.mark.parametrize("chain_of", [ready_made, made_by_hand])
+async def test_an_equal_call_gets_the_result_of_the_cancelled_one_and_the_next_runs(chain_of):
+    till = Till()
+    chain, _ = chain_of(till.tool())
+    async with Script(chain) as script:
+        await cancelled(till, script)
+        script.say(call("charge", FIVE, id="2"))
+        till.go_on.set()
+        await script.until_answered("2")
+        script.say(call("charge", FIVE, id="3"))
+        heard = await script.until_answered("3")
+    assert heard.by_id["2"] == [KNOWN]
+    assert heard.by_id["3"] == [CHARGED]
+    assert "1" not in heard.by_id
+    assert till.charged == [5, 5]
+
+
+async def test_a_call_that_ended_before_it_was_cancelled_gives_its_result_to_an_equal_one():
+    till = Till()
+    till.go_on.set()
+    async with Script(AdvancedToolProcessor([till.tool()])) as script:
+        script.say(call("charge", FIVE, id="1"))
+        await script.until_answered("1")
+        script.say(cancellation("1"), cancellation("1"), call("charge", {"amount": 5.0}, id="2"))
+        await script.until_answered("2")
+        script.say(call("charge", FIVE, id="3"))
+        heard = await script.until_answered("3")
+    assert (heard.by_id["2"], heard.by_id["3"]) == ([KNOWN], [CHARGED])
+    assert till.charged == [5, 5]
+
+
+async def test_a_result_goes_on_to_the_next_call_if_the_call_that_took_it_is_cancelled_too():
+    till = Till()
+    async with Script(AdvancedToolProcessor([till.tool()])) as script:
+        await cancelled(till, script)
+        script.say(call("charge", FIVE, id="2"), cancellation("2"), call("charge", FIVE, id="3"))
+        till.go_on.set()
+        await script.until_answered("3")
+        script.say(cancellation("3"), call("charge", FIVE, id="4"))
+        heard = await script.until_answered("4")
+    assert heard.by_id["4"] == heard.by_id["3"] == [KNOWN]
+    assert till.charged == [5]
+
+
+async def test_two_cancelled_calls_answer_two_calls():
+    till = Till()
+    async with Script(AdvancedToolProcessor([till.tool(lane="")])) as script:
+        till.go_on.set()
+        for number in "12":
+            script.say(call("charge", FIVE, id=number))
+            await script.until_answered(number)
+        script.say(cancellation("1"), cancellation("2"))
+        for number in "345":
+            script.say(call("charge", FIVE, id=number))
+            heard = await script.until_answered(number)
+    assert [heard.by_id[number] for number in "345"] == [[KNOWN], [KNOWN], [CHARGED]]
+
+
+@pytest.mark.parametrize("after", ["another amount", "another tool"])
+async def test_another_call_runs(after):
+    till, other = Till(), Till()
+    tools = [till.tool(), Tool(other.charge, name="refund", effect="once")]
+    async with Script(AdvancedToolProcessor(tools)) as script:
+        await cancelled(till, script)
+        till.go_on.set()
+        other.go_on.set()
+        another = ("charge", {"amount": 6}) if after == "another amount" else ("refund", FIVE)
+        script.say(call(*another, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["result"] == f"charged {another[1]['amount']}"
+    assert "message" not in heard.by_id["2"][0]
+
+
+async def test_a_call_that_was_cancelled_before_it_began_answers_none():
+    till = Till()
+    async with Script(AdvancedToolProcessor([till.tool()])) as script:
+        script.say(call("charge", {"amount": 1}, id="0"))
+        await till.begun.wait()
+        script.say(call("charge", FIVE, id="1"), cancellation("1"), call("charge", FIVE, id="2"))
+        till.go_on.set()
+        heard = await script.until_answered("0", "2")
+    assert heard.by_id["2"] == [CHARGED]
+    assert till.charged == [1, 5]
+
+
+async def test_a_cancelled_call_that_failed_answers_none():
+    till = Till()
+    till.fails.append(RetryableError("The till is locked."))
+    async with Script(AdvancedToolProcessor([till.tool(retry_attempts=0)])) as script:
+        await cancelled(till, script)
+        script.say(call("charge", FIVE, id="2"))
+        till.go_on.set()
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [CHARGED]
+    assert till.charged == [5]
+
+
+async def test_the_outcome_of_a_cancelled_call_that_timed_out_is_unknown_to_an_equal_one():
+    till = Till()
+    async with Script(AdvancedToolProcessor([till.tool(timeout_seconds=0.05)])) as script:
+        await cancelled(till, script)
+        script.say(call("charge", FIVE, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["status"] == "unknown_outcome"
+    assert KNOWN["message"] in heard.by_id["2"][0]["message"]
+
+
+async def test_a_cancelled_read_is_made_again():
+    till = Till()
+    async with Script(AdvancedToolProcessor([till.tool(effect="read")])) as script:
+        await cancelled(till, script)
+        till.go_on.set()
+        script.say(call("charge", FIVE, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [CHARGED]
+
+
+async def test_a_cancelled_call_that_was_undone_answers_none():
+    undone, booked = asyncio.Event(), []
+
+    async def book(ctx: ToolContext, day: str) -> str:
+        booked.append(day)
+        ctx.undo(undone.set)
+        return day
+
+    tool = Tool(book, effect="once", on_cancel="undo")
+    async with Script(AdvancedToolProcessor([tool])) as script:
+        script.say(call("book", {"day": "Friday"}, id="1"))
+        await script.until_answered("1")
+        script.say(cancellation("1"))
+        await undone.wait()
+        script.say(call("book", {"day": "Friday"}, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [{"status": "ok", "result": "Friday", "retryable": False}]
+    assert booked == ["Friday", "Friday"]
+
+
+async def test_the_next_stream_of_the_session_gets_the_result_of_a_call_that_went_on():
+    till, session = Till(), ToolSession("kitchen")
+    tools = AdvancedToolProcessor([till.tool()])
+    async with tools:
+        async with Script(tools.in_session(session)) as script:
+            script.say(call("charge", FIVE, id="1"))
+            await till.begun.wait()
+            await script.leave()
+        till.go_on.set()
+        async with Script(tools.in_session(session)) as script:
+            script.say(call("charge", FIVE, id="2"))
+            heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [KNOWN]
+    assert till.charged == [5]
+
+
+async def test_nobody_is_asked_about_a_call_whose_effect_has_happened():
+    till, asked = Till(), []
+
+    async def channel(request):
+        asked.append(request)
+        return Decision.approve()
+
+    tools = AdvancedToolProcessor([till.tool(requires_approval=True)], approval=channel)
+    async with Script(tools) as script:
+        await cancelled(till, script)
+        till.go_on.set()
+        script.say(call("charge", FIVE, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [KNOWN]
+    assert (len(asked), till.charged) == (1, [5])
+
+
+async def test_a_barge_in_charges_once_over_the_wire():
+    till, answers = Till(), []
+    loop = asyncio.get_running_loop()
+
+    async def play(session):
+        await session.wait_for_input("audio")
+        await session.send_calls(FunctionCall("charge", FIVE, id="c1"))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(till.begun.wait(), loop))
+        await session.interrupt(cancel=True)
+        loop.call_soon_threadsafe(till.go_on.set)
+        for call_id in ("c2", "c3"):
+            (answer,) = await session.call(FunctionCall("charge", FIVE, id=call_id))
+            answers.append(answer.response)
+        await session.say("Charged.")
+        await session.turn_complete()
+
+    tools = AdvancedToolProcessor([till.tool()], builtin_tools=False)
+    async with LiveSimulator(Scenario(play), speed=math.inf) as simulator:
+        await Talk(simulator, tools).run()
+    assert answers == [KNOWN, CHARGED]
+    assert till.charged == [5, 5]
