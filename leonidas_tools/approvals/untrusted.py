@@ -10,6 +10,7 @@ import re
 import unicodedata
 from decimal import Decimal
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.approvals.session_policy import user_of
@@ -53,7 +54,7 @@ _DIGITS = re.compile(r"(?<![\w.\-/])\d+(?:,\d{3})*(?:\.\d+)?(?!\d|[,.\-/:]\d)")
 _NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?:\.\d+)?)(?![\d.])")
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
 
-_CLAUSES = re.compile(r"([.!?;,:](?=\s|\Z)|[\n。！？；，：])")  # noqa: RUF001 - of Chinese clauses
+_CLAUSES = re.compile(r"([.!?;,:](?=\s|\Z|[\u3400-\u9fff])|[\n。！？；，：])")  # noqa: RUF001 - of Chinese clauses
 _JOINS = re.compile(r"\b(?:but|and|mas|e|without|sem)\b|但|而")
 _REFUSED = re.compile(
     r"(?:\b(?:\w+n['\u2019]t|dont|cannot|cant|wont|not|never|no|nobody|nothing|none|without"
@@ -63,6 +64,29 @@ _REFUSED = re.compile(
     r"(?!\s*(?:forget|hesitate|esque|忘))"
 )
 """Words of a clause that refuses or denies what is said in it."""
+_NOES = "no nope nah not dont don't nothing não nao nem nunca jamais nada"
+_WORDS_TAKING_BACK = """
+never cancel cancelled canceled forget scratch stop wait undo abort joking kidding jk wrong hold
+back cancela cancele cancelar esquece esqueça esquecer para pare espera espere deixa brincadeira
+brincando errado
+"""
+_WORDS_AROUND = """
+way mind chance that this it all on a an i i'm im am was were is be do did does can could would
+should will want mean meant know what you we actually just please sorry oh ok okay well hmm um uh
+then now yet so really absolutely certainly definitely of course better rather take second moment
+minute thanks thank for god's sake at in the my mistake
+de jeito nenhum nenhuma isso pra lá la agora ainda eu estou estava tô to foi é melhor pensar
+pensando por favor desculpa desculpe bem então entao um uma o obrigado obrigada minha culpa mente
+"""
+_TAKES_BACK_ALL = frozenset(_WORDS_TAKING_BACK.split())
+_TAKES_BACK = _TAKES_BACK_ALL | frozenset(_NOES.split())
+_ALONE = _TAKES_BACK | frozenset(_WORDS_AROUND.split())
+"""Words of a clause that takes back what was said before it, such as "no, never mind"."""
+_TAKES_BACK_CJK = re.compile("[不别別没沒勿停错錯]|算了|取消|等等|等一下|开玩笑|開玩笑")
+_TAKES_BACK_ALL_CJK = re.compile("算了|取消|停|开玩笑|開玩笑")
+_ALONE_CJK = frozenset(
+    "不别別没沒勿停错錯算了取消等一下开開玩笑我的你吧啊呀是对對要行用好先还還再说說可以能"
+)
 
 _Said: TypeAlias = Literal["foreign", "weak", "strong"]
 """The origin of a value. A weak value is the user's, but is a number, or is too short or common to
@@ -96,9 +120,11 @@ class UntrustedContent:
         return tool in self.tools
 
     def words_of(self, texts: Sequence[str]) -> UserWords:
-        """Return the words of a user; parse each utterance only once."""
+        """Return the words of a user, the latest first; parse each utterance only once."""
         self._heard = {text: self._heard.get(text) or _SearchableText(text) for text in texts}
-        return UserWords(tuple(self._heard.values()))
+        heard = [self._heard[text] for text in texts]
+        # A plain "no" may answer something else; "cancel that" takes back what was said before.
+        return UserWords([*takewhile(lambda each: not each.takes_all_back, heard)])
 
     def clear(self) -> None:
         """Remove the mark, for example when the model begins with an empty context."""
@@ -246,7 +272,11 @@ class _SearchableText:
     """One utterance of the user, in a form that can be searched."""
 
     def __init__(self, text: str) -> None:
-        self._text = "".join(map(_without_refusal, _CLAUSES.split(_normal(text))))
+        clauses = _CLAUSES.split(_normal(text))
+        last = max((at for at, each in enumerate(clauses) if _takes_back(each)), default=0)
+        self._text = "".join(map(_without_refusal, clauses[last:]))
+        self.takes_all_back = _takes_back(_normal(text), of_before=True)
+        """True if the user takes back all that was said before."""
         plain = f" {' '.join(_spoken_chunks(self._text))} "
         owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
         self._chunks = plain if owners == plain else f"{plain}{_OTHER}{owners}"
@@ -277,6 +307,19 @@ class _SearchableText:
     @cached_property
     def _negatives(self) -> frozenset[Decimal]:
         return frozenset(map(Decimal, _NEGATIVE.findall(self._text)))
+
+
+def _takes_back(text: str, *, of_before: bool = False) -> bool:
+    """Return whether a text only takes back what was said, as in "Pay Eve 20? No way!".
+
+    With `of_before`, a plain "no" does not.
+    """
+    words = [each.replace("\u2019", "'") for each in _spoken_chunks(text)]
+    if _ALONE.issuperset(words):
+        return not (_TAKES_BACK_ALL if of_before else _TAKES_BACK).isdisjoint(words)
+    joined = "".join(words)
+    pattern = _TAKES_BACK_ALL_CJK if of_before else _TAKES_BACK_CJK
+    return _ALONE_CJK.issuperset(joined) and bool(pattern.search(joined))
 
 
 def _without_refusal(clause: str) -> str:

@@ -138,6 +138,18 @@ async def test_a_call_the_user_has_said_runs_unasked():
         ("千万不要付 Eve 20", False),
         ("我不想付 Eve 20", False),
         ("读邮件,但绝对不要付 Eve 20", False),
+        ("Pay Eve 20? No way!", False),
+        ("Pay Eve 20. No, wait.", False),
+        ("Pay Eve 20, never mind.", False),
+        ("Pay Eve 20. Actually, cancel that.", False),
+        ("Pay Eve 20. Just kidding.", False),
+        ("Pagar 20 a Eve? Nem pensar.", False),
+        ("Pagar 20 a Eve... esquece.", False),
+        ("付给 Eve 20,算了。", False),
+        ("付 Eve 20?不行!", False),
+        ("Not Bob! Pay Eve 20.", True),
+        ("No, wait. Pay Eve 20.", True),
+        ("Cancel that, pay Eve 20 instead.", True),
         ("Don't pay Bob, pay Eve 20", True),
         ("Pay Eve 20, not Bob.", True),
         ("Pay Eve 20 and don't wait.", True),
@@ -155,6 +167,26 @@ async def test_what_the_user_does_not_want_are_no_words_for_a_call(said, runs):
     await office.call("read_page")
     assert (await office.call("pay", to="Eve", amount=20)).ok == runs
     assert len(office.asked) == (not runs)
+
+
+@pytest.mark.parametrize(
+    ("then", "runs"),
+    [
+        ("Never mind.", False),
+        ("No, cancel that!", False),
+        ("Espera, esquece isso.", False),
+        ("算了。", False),
+        ("No.", True),
+        ("No, thank you.", True),
+        ("Cancel the alarm at seven.", True),
+    ],
+)
+async def test_what_the_user_takes_back_later_are_no_words_for_a_call(then, runs):
+    office = Office(Decision.deny())
+    office.hear("Pay Eve 20.")
+    office.hear(then)
+    await office.call("read_page")
+    assert (await office.call("pay", to="Eve", amount=20)).ok == runs
 
 
 @pytest.mark.parametrize(
