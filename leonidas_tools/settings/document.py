@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAX_DEPTH = 50
-_MAX_VALUES = 500_000
+_MAX_VALUES = 200_000
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
 

@@ -113,6 +113,7 @@ def open_lab(mark):
         ("garbage", OK, True),
         ("twice", OK, True),
         ("flood", OK, True),
+        ("odd_progress", OK, True),
         ("flood_stderr", OK, True),
         ("half", MALFORMED, True),
         ("invalid_utf8", MALFORMED, True),

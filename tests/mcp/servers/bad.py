@@ -135,6 +135,14 @@ def flood_wrong(wire, number, token):
     wire.send(message(number, result=result()))
 
 
+def odd_progress(wire, number, token):
+    for step, total in (("NaN", 2), (1, "NaN"), ("Infinity", 2), (1, "-Infinity"), ("1e999", 0)):
+        notice = {"jsonrpc": "2.0", "method": "notifications/progress"}
+        params = f'{{"progressToken": {json.dumps(token)}, "progress": {step}, "total": {total}}}'
+        wire.send(f'{json.dumps(notice)[:-1]}, "params": {params}}}'.encode())
+    wire.send(message(number, result=result()))
+
+
 def many_values(between):
     def send(wire, number, token):
         values = between.join([b"0," * 10_000] * 30)
@@ -236,6 +244,7 @@ MISDEEDS = {
     "talkative": talkative,
     "flood_stderr": flood_stderr,
     "flood_wrong": flood_wrong,
+    "odd_progress": odd_progress,
     "ask_without_end": ask_without_end,
     "never": hang,
     "dies": die,
