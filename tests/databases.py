@@ -80,7 +80,7 @@ def file(tmp_path):
     return tmp_path / "kept" / "leonidas.db"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def where(request, file):
     """A place for a store of each kind."""
     return place(request.param, request, file)

@@ -41,6 +41,7 @@ class Counting:
         return await self._embedder.embed(texts, role)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "fits"),
     [

@@ -373,6 +373,7 @@ def test_ctrl_c_while_a_tool_runs_ends_with_130_and_no_complaint(
     assert "✗ '" not in out
 
 
+@pytest.mark.slow
 def test_a_person_has_more_time_to_type_than_a_scenario_gives(
     command, environment, scenario, settings
 ):

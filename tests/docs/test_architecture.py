@@ -6,6 +6,7 @@ import re
 import sys
 from types import FrameType
 
+import pytest
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
@@ -74,6 +75,7 @@ async def test_a_call_enters_the_files_of_the_page_in_its_order():
     assert entered == IN_ORDER.findall(CALL_PAGE.read_text())
 
 
+@pytest.mark.slow
 async def test_a_call_of_a_live_session_enters_the_functions_of_the_page_in_their_order():
     entered: list[tuple[str, str]] = []
 

@@ -163,6 +163,7 @@ def test_the_examples_pass_a_strict_type_checker(tmp_path):
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.slow
 def test_the_first_examples_of_the_readme_print_what_they_say(tmp_path):
     readme = (ROOT / "README.md").read_text()
     blocks = re.findall(r"^```(?:python|text)\n(.*?)^```", readme, re.M | re.S)

@@ -198,7 +198,9 @@ async def test_a_call_that_goes_wrong_over_http_has_one_answer_and_harms_no_othe
         assert await lab.once_there("good") == OK
 
 
-@pytest.mark.parametrize("kind", ["stdio", "json", "gzip", "events"])
+@pytest.mark.parametrize(
+    "kind", ["stdio", "json", "gzip", pytest.param("events", marks=pytest.mark.slow)]
+)
 async def test_a_result_that_is_too_long_takes_no_memory(open_lab, listen, kind):
     stdio = kind == "stdio"
     settings = script("bad.py", "huge") if stdio else listen("bad.py", kind, "huge").settings
@@ -239,7 +241,7 @@ async def test_a_tool_of_very_many_parts_is_left_out_and_harms_no_other(open_lab
         assert status["left_out"] == [{"tool": "bad", "why": why}]
 
 
-@pytest.mark.parametrize("misdeed", ["flood", "flood_stderr"])
+@pytest.mark.parametrize("misdeed", [pytest.param("flood", marks=pytest.mark.slow), "flood_stderr"])
 async def test_a_flood_takes_no_memory(open_lab, misdeed):
     async with open_lab(script("bad.py", misdeed, log_level="off")) as lab:
         await lab.call("bad", number=1)

@@ -41,6 +41,7 @@ from tests.promises.faults.play import call, play
 
 PLAIN = "Plain4711ZebraKey0815abcdef"
 ODD = "k3y/47\\11+'Ze\"bra=Ümläut&<x> end"
+SECRETS = [PLAIN, pytest.param(ODD, marks=pytest.mark.slow)]
 PIECE = 8
 ENDINGS = ("tool_complete", "tool_failed")
 
@@ -464,7 +465,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("secret", [PLAIN, ODD])
+@pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_tool_of_any_kind_tells_no_secret(kind, secret, ways):
     function, options = KINDS[kind]
@@ -482,7 +483,7 @@ async def test_a_tool_in_another_process_tells_no_secret(ways):
     way.assert_kept()
 
 
-@pytest.mark.parametrize("secret", [PLAIN, ODD])
+@pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("function", [returns, chooses])
 async def test_a_tool_that_stands_in_keeps_its_secrets(function, secret, ways):
     @tool(effect="read", retry_attempts=0, fallback_tools=["leak"])
@@ -510,7 +511,7 @@ async def test_a_tool_that_stands_in_tells_no_preset_of_the_first(ways):
     way.assert_kept()
 
 
-@pytest.mark.parametrize("secret", [PLAIN, ODD])
+@pytest.mark.parametrize("secret", SECRETS)
 async def test_a_call_within_a_call_tells_no_secret_of_either(secret, ways):
     way = ways(secret)
 

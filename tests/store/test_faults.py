@@ -359,6 +359,7 @@ async def test_a_server_that_is_not_there_stops_no_call():
         assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_a_server_that_goes_and_comes_back_has_all_calls(postgres, tell):
     where = f"{postgres}/postgres"
     async with Store(where) as store:
@@ -421,6 +422,7 @@ async def test_closing_twice_as_many_calls_as_can_be_taken_leaves_no_task(file, 
     assert store.status.waiting == 0
 
 
+@pytest.mark.slow
 async def test_a_database_that_is_not_there_is_said(postgres):
     async with Store(f"{postgres}/nowhere") as store:
         assert 'database "nowhere" does not exist' in store.status.error
