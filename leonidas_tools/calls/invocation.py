@@ -113,8 +113,8 @@ class Invocation:
     __slots__ = (
         "_answer", "_entered", "_on_end", "_run", "_stop", "_task", "begun", "call", "context",
         "copy", "ended", "host", "limits", "measured", "on_failure", "outer", "owner", "places",
-        "sinks", "started", "stoppable", "stopped_by", "undo", "undo_deadline", "undo_failures", "undone",
-        "wanted", "wording",
+        "sinks", "started", "stoppable", "stopped_by", "undo", "undo_deadline", "undo_failures",
+        "undone", "wanted", "wording",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0915 - the state of the call, line by line
