@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import ApprovalRequest, Scope
+    from leonidas_tools.calls.invocation import Invocation
 
 
 logger = visible_logger(__name__)
@@ -303,11 +304,17 @@ class Approvals:
         return decision
 
     async def run(
-        self, question: Question, decision: Decision, *, waits: bool = False
+        self,
+        question: Question,
+        decision: Decision,
+        *,
+        waits: bool = False,
+        instead_of: Invocation | None = None,
     ) -> ToolResult:
         """Run the call of a closed question again, and return its result.
 
         With `waits`, the first call waits for the result, so that it need not name the question.
+        `instead_of` is the first call, if it runs the other in its place.
         """
         call = self._granted_call(question, decision)
         if call.tool is None:
@@ -317,7 +324,7 @@ class Approvals:
             call = replace(call, retried=True)  # it repeats only the call that waits
         self.tell_running(question.call)
         try:
-            result = await question.asking.runner.run(call, question.sinks)
+            result = await question.asking.runner.run(call, question.sinks, instead_of=instead_of)
         finally:
             self._revoke(question, call)
         self.tell_outcome(question.call, result)

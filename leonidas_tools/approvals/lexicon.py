@@ -110,6 +110,7 @@ ou|et|und|ma
 _GRANTS = """
 approve|approved|i approve|i approve it|accept|accepted|i accept|granted|permission granted|proceed
 please proceed|you may proceed|you can proceed|go on then|aceito|eu aceito|aprovo|aprovado|autorizo
+let's go|let's go ahead|bora|bora lá|vamos|vamos lá|vamos em frente
 eu autorizo|autorizado|pode continuar|pode seguir|pode prosseguir|podes prosseguir|prossiga
 segue em frente|avança|avance|pode avançar|podes avançar
 """

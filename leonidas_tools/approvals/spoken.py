@@ -75,6 +75,11 @@ _ASKING = _table("""
 """Words that ask for consent and do not describe the action."""
 _YES_OR_NO = [each.split() for each in ("yes or no", "sim ou não", "sim ou nao", "是 否")]
 """Phrases that offer yes and no; elsewhere, "or" begins another question, and "no" an answer."""
+_SAYING = _table("say saying answer answering reply respond diga dizer responda responder 答")
+_ANSWERS = _table("yes yeah no okay ok sim não nao 是 好 否 不")
+_SAID_NEAR = 3
+"""Number of words after one of `_SAYING` that are searched for `_ANSWERS`: together they tell the
+user what an answer means, as in "Say yes to cancel"."""
 _USER = _table("you 你 您")
 _WILLING = _table("want like agree confirm ok okay 想 要 确 確 认 認 好 是")
 _TOWARDS = _table("to for with from are 给 給 向 到 对 對")
@@ -338,6 +343,8 @@ class SpokenCheck:
         sentences = [said for each in _SENTENCE.split(speech) if (said := _words(each))]
         said = [token for each in sentences for token in each]
         place = _last(self._question, said)
+        if _redefines_answers(sentences, len(said) if place is None else place):
+            return False
         after = [] if place is None else said[place + len(self._question) :]
         if place is not None and _is_harmless(after) and self._is_in_currency(after):
             return self._begins_after(*_before(place, speech))
@@ -414,6 +421,18 @@ class SpokenCheck:
         return not any(said[at : at + len(value)] == value for at in after) or any(
             said[at : at + len(other)] == other for at in after for other in others
         )
+
+
+def _redefines_answers(sentences: Sequence[Sequence[str]], end: int) -> bool:
+    """Return whether a sentence that begins before a word says what a yes or a no will mean."""
+    for sentence in sentences:
+        before = _without_yes_or_no(sentence[: max(end, 0)])
+        end -= len(sentence)
+        for at, word in enumerate(before):
+            near = before[at + 1 : at + 1 + _SAID_NEAR]
+            if word in _SAYING and not _ANSWERS.keys().isdisjoint(near):
+                return True
+    return False
 
 
 def _is_harmless(words: Sequence[str]) -> bool:

@@ -175,12 +175,20 @@ class Transcript:
     def user_texts(self, most_characters: int) -> list[str]:
         """Return the last utterances of the user, the latest first."""
         texts: list[str] = []
+        goes_on = False
         for piece in reversed(self._heard):
-            if piece.kind == "user":
+            if piece.kind in ("user_end", "typed"):
+                goes_on = False
+            elif piece.kind == "user":
                 most_characters -= piece.characters
                 if most_characters < 0:
                     break
-                texts.append("".join(piece.texts))
+                said = "".join(piece.texts)
+                if goes_on:  # the model has spoken between two parts of one utterance
+                    texts[-1] = f"{said} {texts[-1]}"
+                else:
+                    texts.append(said)
+                goes_on = True
         return texts
 
     def mark(self) -> int:

@@ -10,7 +10,6 @@ import re
 import unicodedata
 from decimal import Decimal
 from functools import cached_property
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.approvals.session_policy import user_of
@@ -20,7 +19,7 @@ from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.calls.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from leonidas_tools.calls.call import ToolCall, ToolSession
 
@@ -55,37 +54,41 @@ _NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
 
 _CLAUSES = re.compile(r"([.!?;,:](?=\s|\Z|[\u3400-\u9fff])|[\n。！？；，：])")  # noqa: RUF001 - of Chinese clauses
+_PAUSES = ",;:，；："  # noqa: RUF001 - of Chinese clauses
 _JOINS = re.compile(r"\b(?:but|and|mas|e|without|sem)\b|但|而")
+_VERBS = "do|does|did|is|are|was|were|wo|ca|should|could|would|must|have|has|had|need|ai"
+_APOSTROPHE = "['\u2019\u02bc`\u00b4\uff07]"
 _REFUSED = re.compile(
-    r"(?:\b(?:\w+n['\u2019]t|dont|cannot|cant|wont|not|never|no|nobody|nothing|none|without"
-    r"|avoid\w*|refus\w+|declin\w+|reject\w*|ignor\w+|stop \w+ing|instead of|rather than|out of"
-    r"|n[ãa]o|nunca|jamais|nem|ningu[ée]m|nada|de \w+ nenhuma?|sem|recus\w+|evit\w+|em vez de)\b"
-    r"|[不别別没沒勿]|拒绝|拒絕|避免|忽略)"
+    rf"(?:\b(?:\w+n['\u2019]t|(?:{_VERBS})\s?n\s?{_APOSTROPHE}?\s?t|cannot|not|never|no|nobody"
+    r"|nothing|none|without|except|excluding|besides|other than|apart from|forbid\w*|forbade"
+    r"|prohibit\w*|(?:(?:every|any|no)(?: ?one|body|thing)|all) but|avoid\w*"
+    r"|refus\w+|declin\w+|reject\w*|ignor\w+|stop \w+ing|instead of|rather than|out of"
+    r"|n[ãa]o|nunca|jamais|nem|ningu[ée]m|nada|de \w+ nenhuma?|sem|recus\w+|evit\w+|em vez de"
+    r"|exceto|menos(?!\s*\d)|pro[ií]b\w*|nicht|kein\w*|nie(?:mals)?|pas|не|нет)\b"
+    r"|[不别別没沒勿]|拒绝|拒絕|避免|忽略|除了|除开|禁止)"
     r"(?!\s*(?:forget|hesitate|esque|忘))"
 )
 """Words of a clause that refuses or denies what is said in it."""
-_NOES = "no nope nah not dont don't nothing não nao nem nunca jamais nada"
-_WORDS_TAKING_BACK = """
-never cancel cancelled canceled forget scratch stop wait undo abort joking kidding jk wrong hold
-back cancela cancele cancelar esquece esqueça esquecer para pare espera espere deixa brincadeira
-brincando errado
+
+_REFUSAL_WORDS = """
+don't dont not never stop cancel forget ignore nevermind kidding joking nunca jamais nem cancela
+cancele esquece esqueça ignora brincadeira brincando
 """
-_WORDS_AROUND = """
-way mind chance that this it all on a an i i'm im am was were is be do did does can could would
-should will want mean meant know what you we actually just please sorry oh ok okay well hmm um uh
-then now yet so really absolutely certainly definitely of course better rather take second moment
-minute thanks thank for god's sake at in the my mistake
-de jeito nenhum nenhuma isso pra lá la agora ainda eu estou estava tô to foi é melhor pensar
-pensando por favor desculpa desculpe bem então entao um uma o obrigado obrigada minha culpa mente
+_NO_WORDS = "no nope nah não nao"
+_WORDS_BESIDE = """
+i you we he she it that this them do does did will would shall should must may can please just ever
+wait hold on way mind of all at under any circumstances absolutely definitely certainly really oh
+well but and sorry now yet i'm am was only course dare so isso isto aquilo de jeito maneira forma
+nenhum nenhuma por favor eu você tu faça fazer faz nada pensar estou tô só mas espera peraí agora
 """
-_TAKES_BACK_ALL = frozenset(_WORDS_TAKING_BACK.split())
-_TAKES_BACK = _TAKES_BACK_ALL | frozenset(_NOES.split())
-_ALONE = _TAKES_BACK | frozenset(_WORDS_AROUND.split())
-"""Words of a clause that takes back what was said before it, such as "no, never mind"."""
-_TAKES_BACK_CJK = re.compile("[不别別没沒勿停错錯]|算了|取消|等等|等一下|开玩笑|開玩笑")
-_TAKES_BACK_ALL_CJK = re.compile("算了|取消|停|开玩笑|開玩笑")
-_ALONE_CJK = frozenset(
-    "不别別没沒勿停错錯算了取消等一下开開玩笑我的你吧啊呀是对對要行用好先还還再说說可以能"
+_REFUSALS = frozenset(_REFUSAL_WORDS.split())
+_NOS = frozenset(_NO_WORDS.split())
+_BESIDE = frozenset(_WORDS_BESIDE.split())
+_OPEN_ENDS = frozenset({"don't", "dont", "not", "never", "ever", "circumstances"})
+"""Words after which the refused act may follow: "Do not, under any circumstances, pay"."""
+_REFUSAL_HAN = re.compile(
+    "[我你您请請千万萬绝絕对對可就先都]*(?:不要|不行|不用|不许|不許|不可以|不能|别|別|算了|取消)"
+    "[这這那样樣麼么做付发發了吧啊呀]*"
 )
 
 _Said: TypeAlias = Literal["foreign", "weak", "strong"]
@@ -120,11 +123,9 @@ class UntrustedContent:
         return tool in self.tools
 
     def words_of(self, texts: Sequence[str]) -> UserWords:
-        """Return the words of a user, the latest first; parse each utterance only once."""
+        """Return the words of a user; parse each utterance only once."""
         self._heard = {text: self._heard.get(text) or _SearchableText(text) for text in texts}
-        heard = [self._heard[text] for text in texts]
-        # A plain "no" may answer something else; "cancel that" takes back what was said before.
-        return UserWords([*takewhile(lambda each: not each.takes_all_back, heard)])
+        return UserWords(tuple(_not_taken_back(self._heard[text] for text in texts)))
 
     def clear(self) -> None:
         """Remove the mark, for example when the model begins with an empty context."""
@@ -272,11 +273,13 @@ class _SearchableText:
     """One utterance of the user, in a form that can be searched."""
 
     def __init__(self, text: str) -> None:
-        clauses = _CLAUSES.split(_normal(text))
-        last = max((at for at, each in enumerate(clauses) if _takes_back(each)), default=0)
-        self._text = "".join(map(_without_refusal, clauses[last:]))
-        self.takes_all_back = _takes_back(_normal(text), of_before=True)
-        """True if the user takes back all that was said before."""
+        self._text = _without_refusals(_normal(text))
+        clauses = _CLAUSES.split(_normal(text))[::2]
+        found = {
+            _bare_refusal(each) for each in clauses if not _BESIDE.issuperset(_plain_words(each))
+        }
+        self.takes_back = "refusal" in found and None not in found
+        """True if the user only takes back what was said before."""
         plain = f" {' '.join(_spoken_chunks(self._text))} "
         owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
         self._chunks = plain if owners == plain else f"{plain}{_OTHER}{owners}"
@@ -309,17 +312,49 @@ class _SearchableText:
         return frozenset(map(Decimal, _NEGATIVE.findall(self._text)))
 
 
-def _takes_back(text: str, *, of_before: bool = False) -> bool:
-    """Return whether a text only takes back what was said, as in "Pay Eve 20? No way!".
+def _not_taken_back(heard: Iterable[_SearchableText]) -> Iterator[_SearchableText]:
+    """Yield utterances, the latest first, without those that the next one takes back."""
+    is_taken_back = False
+    for said in heard:
+        if not is_taken_back:
+            yield said
+        is_taken_back = said.takes_back
 
-    With `of_before`, a plain "no" does not.
-    """
-    words = [each.replace("\u2019", "'") for each in _spoken_chunks(text)]
-    if _ALONE.issuperset(words):
-        return not (_TAKES_BACK_ALL if of_before else _TAKES_BACK).isdisjoint(words)
-    joined = "".join(words)
-    pattern = _TAKES_BACK_ALL_CJK if of_before else _TAKES_BACK_CJK
-    return _ALONE_CJK.issuperset(joined) and bool(pattern.search(joined))
+
+def _without_refusals(text: str) -> str:
+    """Return an utterance without what the user refuses in it, or takes back afterwards."""
+    kept: list[str] = []
+    is_open = False
+    pieces = [*_CLAUSES.split(text), ""]
+    for clause, stop in zip(pieces[::2], pieces[1::2], strict=True):
+        bare = _bare_refusal(clause)
+        if bare is not None:  # "Pay Eve. No, don't!"
+            kept = [f" {_OTHER} "]
+            is_open = bare == "refusal" and _plain_words(clause)[-1] in _OPEN_ENDS
+        elif is_open:
+            kept.append(f" {_OTHER} ")
+        else:
+            kept.append(_without_refusal(clause))
+        kept.append(stop)
+        is_open = is_open and stop in _PAUSES
+    return "".join(kept)
+
+
+def _bare_refusal(clause: str) -> Literal["no", "refusal"] | None:
+    """Return whether a clause only refuses what was said before, and how firmly."""
+    words = _plain_words(clause)
+    if _REFUSAL_HAN.fullmatch("".join(words)):
+        return "refusal"
+    if not words or not all(each in _BESIDE or each in _REFUSALS or each in _NOS for each in words):
+        return None
+    if not _REFUSALS.isdisjoint(words):
+        return "refusal"
+    return None if _NOS.isdisjoint(words) else "no"
+
+
+def _plain_words(clause: str) -> list[str]:
+    """Return the words of a clause, with one kind of apostrophe."""
+    return re.findall(r"[\w']+", re.sub(_APOSTROPHE, "'", clause))
 
 
 def _without_refusal(clause: str) -> str:
@@ -346,7 +381,7 @@ def _tells(chunks: Sequence[str]) -> bool:
 
 
 def _normal(text: str) -> str:
-    return unicodedata.normalize("NFC", text).casefold()
+    return unicodedata.normalize("NFC", text).lower()  # `casefold` would make "ß" and "ss" the same
 
 
 def _spoken_chunks(text: str) -> list[str]:

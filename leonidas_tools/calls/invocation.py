@@ -112,9 +112,9 @@ class Invocation:
 
     __slots__ = (
         "_answer", "_entered", "_on_end", "_run", "_stop", "_task", "begun", "call", "context",
-        "ended", "host", "limits", "measured", "on_failure", "outer", "owner", "places", "sinks",
-        "started", "stoppable", "stopped_by", "undo", "undo_deadline", "undo_failures", "undone",
-        "wanted", "wording",
+        "copy", "ended", "host", "limits", "measured", "on_failure", "outer", "owner", "places",
+        "sinks", "started", "stoppable", "stopped_by", "undo", "undo_deadline", "undo_failures",
+        "undone", "wanted", "wording",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0915 - the state of the call, line by line
@@ -127,6 +127,8 @@ class Invocation:
         """True if stopping now leaves no work half done; set by the running attempt."""
         self.begun = False
         """True if an effect that must not happen twice may have begun."""
+        self.copy: Invocation | None = None
+        """The copy of the call that runs in its place; set while it runs."""
         self.undo: Callable[[], Awaitable[None]] | None = None
         """Undoes the call; set while a call whose result is no longer wanted can be undone."""
         self.wanted = True
@@ -265,7 +267,9 @@ class Invocation:
         has already ended.
         """
         self.wanted = False
-        if self.stoppable:
+        if self.copy is not None:
+            self.copy.cancel()
+        elif self.stoppable:
             self.interrupt("cancel")
         elif self.undo is not None and self.context is not None:
             self.context.cancelled = True  # a thread can stop only by itself

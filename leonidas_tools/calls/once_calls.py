@@ -23,14 +23,20 @@ _MOST_CANCELLED = 1_024
 class OnceCall:
     """A call with a side effect: the stream that made it, and its result."""
 
-    __slots__ = ("_over", "call_id", "happened", "is_over", "name", "request", "result", "stream")
+    __slots__ = (
+        "_over", "call_id", "cancelled", "happened", "is_over", "name", "number", "requests",
+        "result", "stream",
+    )  # fmt: skip
 
-    def __init__(self, call: ToolCall, request: bytes, stream: object) -> None:
+    def __init__(self, call: ToolCall, stream: object) -> None:
         self.call_id = call.id
         self.name = call.name
-        self.request = request
-        """Digest of name and arguments."""
+        self.number = call.number
+        self.requests: set[bytes] = set()
+        """Digests of the tools that the call may have run, with their validated arguments."""
         self.stream = stream
+        self.cancelled = False
+        """True once the call was cancelled; its result answers at most one other call."""
         self.result: ToolResult | None = None
         """The result; `None` until the call ends, and after newer results have replaced it."""
         self.is_over = False
@@ -40,11 +46,19 @@ class OnceCall:
 
     def end(self, result: ToolResult, *, begun: bool) -> None:
         """Keep the result of the call, whose side effect may have begun."""
-        self.result, self.is_over = result, True
+        self.result = result
         # After any other result the model may call again, whether it has read that result or not.
-        self.happened = begun and (result.ok or result.status is ResultStatus.UNKNOWN_OUTCOME)
+        self.end_with(begun and (result.ok or result.status is ResultStatus.UNKNOWN_OUTCOME))
+
+    def end_with(self, happened: bool) -> None:
+        """End the call, or its undoing, whose side effect has or has not happened."""
+        self.happened, self.is_over = happened, True
         if self._over is not None:
             self._over.set()
+
+    def reopen(self) -> None:
+        """Let others wait for the end of the call again, until it is undone."""
+        self.is_over, self._over = False, None
 
     async def outcome(self) -> ToolResult | None:
         """Wait for the end of the call, and return its result; `None` if nothing has happened."""
@@ -75,9 +89,9 @@ class OnceCalls:
         """Return the call with this key, if the session has made it."""
         return self._calls.get(key)
 
-    def begin(self, call: ToolCall, key: bytes, request: bytes, stream: object) -> None:
-        """Remember a call by its key and its number in the session."""
-        made = OnceCall(call, request, stream)
+    def begin(self, call: ToolCall, key: bytes, stream: object) -> None:
+        """Remember a call of the model by its key and its number in the session."""
+        made = OnceCall(call, stream)
         self._calls[key] = self._running[call.number] = made
         if len(self._calls) > _REMEMBERED:
             self._calls.popitem(last=False)
@@ -91,8 +105,7 @@ class OnceCalls:
             return
         ended.end(result, begun=begun)
         self._keep(ended)
-        if not ended.happened and ended in self._cancelled:
-            self._cancelled.remove(ended)
+        self._drop_if_nothing_happened(ended)
 
     def end_again(self, call: ToolCall, result: ToolResult) -> None:
         """Replace the result of a call that a person has approved or retried since."""
@@ -107,20 +120,41 @@ class OnceCalls:
         """Note that the running call with this number in the session was cancelled."""
         running = self._running.get(number)
         if running is not None:
-            self._cancelled.append(running)
+            self._cancel(running)
 
-    def cancel_ended(self, call_id: str) -> None:
-        """Note that a call that has ended was cancelled before the model read its result."""
-        ended = next((each for each in reversed(self._outcomes) if each.call_id == call_id), None)
-        if ended is not None and ended.happened and ended not in self._cancelled:
-            self._cancelled.append(ended)
+    def cancel_ended(self, call_id: str, stream: object) -> None:
+        """Note that a call of a stream that has ended was cancelled before its result was read."""
+        calls = (each for each in reversed(self._outcomes) if each.call_id == call_id)
+        ended = next((each for each in calls if each.stream is stream), None)
+        if ended is not None and ended.happened:
+            self._cancel(ended)
+
+    def begin_undoing(self, number: int) -> OnceCall | None:
+        """Note that a call that has ended is cancelled and undone; an equal call waits for that."""
+        ended = next((each for each in self._outcomes if each.number == number), None)
+        if ended is None or not ended.happened:
+            return None
+        ended.reopen()
+        self._cancel(ended)
+        return ended
+
+    def end_undoing(self, undone: OnceCall, *, failed: bool) -> None:
+        """Keep the result of a call for an equal one if undoing the call has failed."""
+        undone.end_with(failed)
+        self._drop_if_nothing_happened(undone)
 
     def take_cancelled(self, call: ToolCall) -> OnceCall | None:
-        """Remove and return the oldest cancelled call that equals this one."""
-        if not self._cancelled:
+        """Remove and return the oldest cancelled call that equals this one.
+
+        Only a call of the model takes one: the model has not read the result. A tool or a program
+        that makes a call, or a person who approves it, means another one.
+        """
+        made = self._running.get(call.number)
+        request = None if made is None else _exact_request_of(call.name, call.arguments)
+        if made is None or request is None:
             return None
-        request = request_of(call.name, call.arguments)
-        found = next((each for each in self._cancelled if each.request == request), None)
+        made.requests.add(request)
+        found = next((each for each in self._cancelled if request in each.requests), None)
         if found is not None:
             self._cancelled.remove(found)
         return found
@@ -128,6 +162,15 @@ class OnceCalls:
     def put_back(self, cancelled: OnceCall) -> None:
         """Keep a cancelled call whose result was not read after all."""
         self._cancelled.appendleft(cancelled)
+
+    def _cancel(self, call: OnceCall) -> None:
+        if not call.cancelled:
+            call.cancelled = True
+            self._cancelled.append(call)
+
+    def _drop_if_nothing_happened(self, ended: OnceCall) -> None:
+        if not ended.happened and ended in self._cancelled:
+            self._cancelled.remove(ended)
 
     def _keep(self, ended: OnceCall) -> None:
         if ended in self._outcomes:
@@ -142,11 +185,15 @@ def request_of(name: str, arguments: Mapping[str, Any]) -> bytes:
 
     Equivalent spellings of the arguments have the same digest.
     """
+    return _exact_request_of(name, arguments) or _digest(_to_json([name]))
+
+
+def _exact_request_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
+    """Return the same digest; `None` if the arguments cannot be compared."""
     try:
-        text = _to_json([name, comparable(arguments)])
-    except Exception:  # noqa: BLE001 - no JSON, or nested too deep to compare: the name decides
-        text = _to_json([name])
-    return _digest(text)
+        return _digest(_to_json([name, comparable(arguments)]))
+    except Exception:  # noqa: BLE001 - whatever the arguments are
+        return None
 
 
 def key_of(call_id: str, request: bytes) -> bytes:

@@ -174,7 +174,8 @@ class Approval:
             return wording.denied(call.name, why_not, decision.reason)
         is_edited = decision.answer is Answer.EDIT
         if is_edited or not all(map(operator.is_, in_force, self._in_force(call))):
-            return await desk.run(question, decision, waits=not is_edited)
+            here = current()
+            return await desk.run(question, decision, waits=not is_edited, instead_of=here)
         return await self._approved(call, run, question)
 
     async def _approved(self, call: ToolCall, run: Run, question: Question) -> ToolResult:

@@ -23,9 +23,9 @@ ORDER: Final = (
     "tracing.for_tool",  # outermost: the span includes all waits of a call
     "loop_guard.for_tool",
     "refusal.for_tool",
-    "cancelled_call.for_tool",  # outside approval: nobody is asked about what does not run
     "hooks.for_tool",
     "validation.for_tool",
+    "cancelled_call.for_tool",  # outside approval: nobody is asked about what does not run
     "dependencies.for_tool",
     "approval.for_tool",
     "inquiries.for_tool",

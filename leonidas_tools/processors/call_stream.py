@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from genai_processors import processor
@@ -30,11 +31,12 @@ from leonidas_tools.settings.effective import refused
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Mapping, Sequence
+    from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 
     from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.calls.events import Sink
     from leonidas_tools.calls.invocation import Invocation
+    from leonidas_tools.calls.once_calls import OnceCall
     from leonidas_tools.processors.category import CategoryProcessor
     from leonidas_tools.processors.requests import Answer
     from leonidas_tools.runtime.executor import Executor
@@ -276,7 +278,7 @@ class _Calls:
         if (running := self._running.get(call_id)) is not None:
             _cancel(running)
         elif (ended := self._undoable.pop(call_id, None)) is not None:
-            ended.cancel()
+            _undo(ended)
         else:
             self._intake.cancel(call_id)
 
@@ -305,6 +307,26 @@ def _cancel(invocation: Invocation) -> None:
     once = invocation.call.session.find(OnceCalls)
     if once is not None:
         once.cancel(invocation.call.number)
+
+
+def _undo(ended: Invocation) -> None:
+    """Undo a call that has ended; if that fails, its result is kept for an equal call."""
+    once, undo = ended.call.session.find(OnceCalls), ended.undo
+    undone = None if once is None else once.begin_undoing(ended.call.number)
+    if once is not None and undone is not None and undo is not None:
+        ended.undo = partial(_undo_to_the_end, ended, undo, once, undone)
+    ended.cancel()
+
+
+async def _undo_to_the_end(
+    ended: Invocation, undo: Callable[[], Awaitable[None]], once: OnceCalls, undone: OnceCall
+) -> None:
+    failed = True
+    try:
+        await undo()
+        failed = ended.undo_failures > 0
+    finally:
+        once.end_undoing(undone, failed=failed)
 
 
 def _release_frames(error: BaseException) -> None:

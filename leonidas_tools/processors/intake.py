@@ -70,7 +70,7 @@ class Intake:
         if tool is not None and self._executor is not None:
             settings = self._executor.settings.for_tool(name, tool.origin)
         known: ToolResult | None = None
-        key, request = None, b""
+        key = None
         if identifier is not None:
             if not self._is_new(identifier):
                 return None
@@ -95,7 +95,7 @@ class Intake:
             given_id=None if identifier is given else _whole_id(given, identifier),
         )
         if key is not None:
-            self._once_calls().begin(call, key, request, self._stream)
+            self._once_calls().begin(call, key, self._stream)
         return (call, known) if tool is not None else self._meant(call)
 
     def _meant(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
@@ -110,7 +110,7 @@ class Intake:
         call_id = name_called(call_id)
         once = self.session.find(OnceCalls)
         if once is not None:
-            once.cancel_ended(call_id)
+            once.cancel_ended(call_id, self._stream)
         if call_id in self._seen:
             return
         self._cancelled[call_id] = None

@@ -457,9 +457,17 @@ class Executor:
             desk.moved(call.number)
 
     async def run(
-        self, call: ToolCall, sinks: tuple[Sink, ...] = (), run: Run | None = None
+        self,
+        call: ToolCall,
+        sinks: tuple[Sink, ...] = (),
+        run: Run | None = None,
+        *,
+        instead_of: Invocation | None = None,
     ) -> ToolResult:
-        """Run one call to its end; cancellation cancels the call."""
+        """Run one call to its end; cancellation cancels the call.
+
+        A cancellation of the call that it runs `instead_of` lets a side effect finish, too.
+        """
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 
         def on_end(_: Invocation, result: ToolResult) -> None:
@@ -467,11 +475,16 @@ class Executor:
                 ended.set_result(result)
 
         invocation = self.start(call, on_end, sinks, run)
+        if instead_of is not None:
+            instead_of.copy = invocation
         try:
             return await ended
         except asyncio.CancelledError:
             invocation.cancel()
             raise
+        finally:
+            if instead_of is not None:
+                instead_of.copy, instead_of.begun = None, invocation.begun
 
     def outcome(self, call: ToolCall) -> Run | None:
         """Return a run that waits for a call of another process; `None` if the tool ran there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,12 +14,15 @@ from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ResultStatus, ToolResult, repeated, same_arguments
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.resumption import is_from_elsewhere
 from leonidas_tools.store.queries import (
+    CANCELLED_CALL,
+    HAPPENED,
     RESUMABLE_SECONDS,
     Repetition,
     find_execution,
@@ -158,13 +162,19 @@ class CallStarts:
         current_entry = self._calls.find(key_of(call))
         arguments = json.loads(self._recorder.arguments(asked_as(call)))
         told = call.session.get(_Told).ids
+        taken = 0
         for before in await self._candidates(repetition, database):
             is_told = before.id in told and before.call_id != repetition.call_id
             is_current = current_entry is not None and before.id == current_entry.id
             if is_current:
                 is_later = False
             elif not is_told and same_arguments(before.arguments, arguments):
-                return before, is_later
+                if _has_taken_result(before, repetition):
+                    taken += 1
+                elif taken and _went_on(before):
+                    taken -= 1
+                else:
+                    return before, is_later
         return None, False
 
     async def _candidates(self, call: Repetition, database: Database) -> list[Execution]:
@@ -273,6 +283,17 @@ def asked_as(call: ToolCall) -> ToolCall:
 
 def _never(_: ToolCall) -> None:
     return None
+
+
+def _went_on(before: Execution) -> bool:
+    """Return whether a call had its effect although the model had cancelled it."""
+    return before.ending == EventKind.CANCEL.value and before.status in HAPPENED
+
+
+def _has_taken_result(before: Execution, call: Repetition) -> bool:
+    """Return whether the model has read the result of a call that went on as that of `before`."""
+    is_read = not _went_on(before) and (before.ended or math.inf) <= call.known_until
+    return is_read and before.reason == CANCELLED_CALL and before.call_id != call.call_id
 
 
 def _goes_on(before: Execution) -> bool:

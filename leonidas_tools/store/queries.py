@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 _COLUMNS = [column for column in executions.c if column.name != "run"]
 _PENDING = "pending_approval"
 _GOOD = ("ok", "no_results", STARTED)
+CANCELLED_CALL = "cancelled_call"
+"""The reason code of a call that has got the result of a cancelled one."""
+HAPPENED = tuple(
+    status.value
+    for status in (ResultStatus.OK, ResultStatus.NO_RESULTS, ResultStatus.UNKNOWN_OUTCOME)
+)
 _MAY_HAVE_RUN = (
     "ok", "no_results", "failed", "timeout", "unknown_outcome", "cancelled", STARTED, INTERRUPTED,
 )  # fmt: skip
@@ -92,7 +98,8 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
 
     They are the session's calls of the tool with this id, and those with any id whose outcome the
     model may not have received: they began elsewhere and have not ended, were cancelled by another
-    process (as when it stops), or ended after `known_until`.
+    process (as when it stops) or by the model (though they went on), or ended after `known_until`.
+    With them are the calls that have got the result of one that went on.
     """
     is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(_MAY_HAVE_RUN))
     is_unheard = or_(
@@ -101,6 +108,13 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
             executions.c.status == ResultStatus.CANCELLED.value,
             executions.c.reason.is_(None),
             executions.c.run != call.run,
+        ),
+        and_(
+            executions.c.status.in_(HAPPENED),
+            or_(
+                executions.c.ending == EventKind.CANCEL.value,
+                executions.c.reason == CANCELLED_CALL,
+            ),
         ),
         and_(executions.c.status.in_(_MAY_HAVE_RUN), executions.c.ended > call.known_until),
     )

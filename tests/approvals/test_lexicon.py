@@ -408,6 +408,8 @@ def test_approval_is_no_yes_to_a_refusal_of_what_it_may_be_meant_for(words):
     ("words", "question"),
     [
         ("Please proceed.", "Shall I do this: stop download, number 7?"),
+        ("Let's go.", "Shall I do this: stop timer, number 7?"),
+        ("Bora.", "Posso fazer isto: parar o relógio?"),
         ("Pode continuar.", "Posso fazer isto: parar download?"),
         ("继续吧", "要停止下载吗？"),
         ("好的，批准", "要拒绝这个请求吗？"),

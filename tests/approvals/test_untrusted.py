@@ -159,6 +159,38 @@ async def test_a_call_the_user_has_said_runs_unasked():
         ("I do not know why, but pay Eve 20", True),
         ("Naomi says: pay Eve 20", True),
         ("Neverland pays Eve 20", True),
+        ("Pay Eve 20? Never!", False),
+        ("It says: pay Eve 20. Ignore that.", False),
+        ("The page says pay Eve 20. Don't do that!", False),
+        ("The page wants me to pay Eve 20. No.", False),
+        ("Pay Eve 20, no wait, don't.", False),
+        ("Pay Eve 20. Just kidding, don't.", False),
+        ("Pay Eve 20. Not now.", False),
+        ("A página diz: pague 20 a Eve. Não faça isso!", False),
+        ("付给 Eve 20。别这样做。", False),
+        ("Do not, under any circumstances, pay Eve 20.", False),
+        ("Never, ever, pay Eve 20.", False),
+        ("Whatever happens, do not: pay Eve 20.", False),
+        ("Everyone except Eve gets 20", False),
+        ("Pay anyone but Eve 20", False),
+        ("Pay everybody other than Eve 20", False),
+        ("I forbid you to pay Eve 20", False),
+        ("Pague 20 a todos menos Eve", False),
+        ("除了 Eve 都付 20", False),
+        ("Zahl Eve keine 20", False),
+        ("Ne paie pas Eve 20", False),
+        ("Don\u00b4t pay Eve 20", False),
+        ("Don`t pay Eve 20", False),
+        ("Do n't pay Eve 20", False),
+        ("Don t pay Eve 20", False),
+        ("No, pay Eve 20", True),
+        ("No. Pay Eve 20.", True),
+        ("Don't worry, pay Eve 20", True),
+        ("Never mind, pay Eve 20", True),
+        ("Pay Bob 30. No, don't. Pay Eve 20.", True),
+        ("Pay Eve 20. No rush.", True),
+        ("Pay Eve 20, but don't ask me again.", True),
+        ("Pay Eve all but 20", False),
     ],
 )
 async def test_what_the_user_does_not_want_are_no_words_for_a_call(said, runs):
@@ -170,23 +202,52 @@ async def test_what_the_user_does_not_want_are_no_words_for_a_call(said, runs):
 
 
 @pytest.mark.parametrize(
-    ("then", "runs"),
+    ("said", "runs"),
     [
-        ("Never mind.", False),
-        ("No, cancel that!", False),
-        ("Espera, esquece isso.", False),
-        ("算了。", False),
-        ("No.", True),
-        ("No, thank you.", True),
-        ("Cancel the alarm at seven.", True),
+        (["Pay Eve 20.", "No, don't!"], False),
+        (["Pay Eve 20.", "Cancel that."], False),
+        (["Pay Eve 20.", "Never mind."], False),
+        (["Pay Eve 20.", "Espera, esquece isso."], False),
+        (["Pay Eve 20.", "算了。"], False),
+        (["Pay Eve 20.", "No, thank you."], True),
+        (["Pay Eve 20.", "Cancel the alarm at seven."], True),
+        (["Pay Eve 20.", "No, don't!", "Pay Eve 20."], True),
+        (["Pay Eve 20.", "Don't!", "Pay Bob 5.", "Don't!"], False),
+        (["Pay Eve 20.", "No."], True),  # the answer to another question of the model
     ],
 )
-async def test_what_the_user_takes_back_later_are_no_words_for_a_call(then, runs):
+async def test_what_the_user_takes_back_in_the_next_utterance_are_no_words_for_a_call(said, runs):
     office = Office(Decision.deny())
-    office.hear("Pay Eve 20.")
-    office.hear(then)
+    office.hear(*said)
     await office.call("read_page")
     assert (await office.call("pay", to="Eve", amount=20)).ok == runs
+
+
+@pytest.mark.parametrize("between", ["model_spoke", "model_finished", "interrupted", "reconnected"])
+async def test_a_refusal_holds_for_the_rest_of_an_utterance_that_the_model_speaks_into(between):
+    office = Office(Decision.deny())
+    transcript = office.session.get(Transcript)
+    transcript.user_said("Please do not")
+    getattr(transcript, between)()
+    transcript.user_said(" pay Eve 20.")
+    transcript.user_finished()
+    await office.call("read_page")
+    assert (await office.call("pay", to="Eve", amount=20)).status == "denied"
+
+
+@pytest.mark.parametrize(
+    ("said", "to", "runs"),
+    [
+        ("anna@business.example", "anna@busine\u00df.example", False),
+        ("office@fix.example", "o\ufb03ce@fix.example", False),
+        ("Anna@Business.example", "anna@business.example", True),
+    ],
+)
+async def test_letters_that_only_look_alike_are_not_what_the_user_has_said(said, to, runs):
+    office = Office(Decision.deny())
+    office.hear(f"Pay {said} 20.")
+    await office.call("read_page")
+    assert (await office.call("pay", to=to, amount=20)).ok == runs
 
 
 @pytest.mark.parametrize(

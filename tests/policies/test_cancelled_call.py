@@ -243,3 +243,206 @@ async def test_a_barge_in_charges_once_over_the_wire():
         await Talk(simulator, tools).run()
     assert answers == [KNOWN, CHARGED]
     assert till.charged == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(FIVE, {"amount": "5"}), ({"amount": "5"}, {"amount": 5, "note": ""})]
+)
+async def test_calls_are_equal_if_they_run_with_the_same_arguments(first, second):
+    till = Till()
+
+    async def charge(amount: float, note: str = "") -> str:
+        return await till.charge(amount) + note
+
+    async with Script(AdvancedToolProcessor([Tool(charge, effect="once")])) as script:
+        script.say(call("charge", first, id="1"))
+        await till.begun.wait()
+        script.say(cancellation("1"), call("charge", second, id="2"))
+        till.go_on.set()
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [KNOWN]
+    assert till.charged == [5]
+
+
+async def test_a_call_that_a_tool_or_a_program_makes_runs():
+    till, session = Till(), ToolSession("kitchen")
+
+    async def check_out(cart: str) -> str:
+        return f"{cart}: {(await tools.execute('charge', FIVE, session=session)).message}"
+
+    tools = AdvancedToolProcessor([till.tool(), Tool(check_out, effect="once")])
+    async with Script(tools.in_session(session)) as script:
+        await cancelled(till, script)
+        till.go_on.set()
+        script.say(call("check_out", {"cart": "blue"}, id="2"))
+        await script.until_answered("2")
+        assert (await tools.execute("charge", FIVE, session=session)).reason_code is None
+        script.say(call("charge", FIVE, id="3"))
+        heard = await script.until_answered("3")
+    assert heard.by_id["2"][0]["result"] == "blue: None"
+    assert heard.by_id["3"] == [KNOWN]
+    assert till.charged == [5, 5, 5]
+
+
+async def test_a_tool_that_calls_itself_does_not_wait_for_itself_when_it_is_cancelled():
+    session, days = ToolSession("kitchen"), []
+    begun, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def book(day: str) -> str:
+        days.append(day)
+        if len(days) == 1:
+            begun.set()
+            await go_on.wait()
+            await tools.execute("book", {"day": day}, session=session)
+            done.set()
+        return day
+
+    tools = AdvancedToolProcessor([Tool(book, effect="once")])
+    async with Script(tools.in_session(session)) as script:
+        script.say(call("book", {"day": "Friday"}, id="1"))
+        await begun.wait()
+        script.say(cancellation("1"), call("nothing", id="unknown"))
+        await script.until_answered("unknown")
+        go_on.set()
+        async with asyncio.timeout(5):
+            await done.wait()
+        script.say(call("book", {"day": "Friday"}, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
+    assert days == ["Friday", "Friday"]
+
+
+async def test_a_fallback_that_went_on_happens_once():
+    till = Till()
+
+    async def quote(amount: float) -> str:
+        raise RetryableError("No quotes today.")
+
+    quick = Tool(quote, effect="read", fallback_tools=["charge"], retry_attempts=0)
+    async with Script(AdvancedToolProcessor([quick, till.tool()])) as script:
+        script.say(call("quote", FIVE, id="1"))
+        await till.begun.wait()
+        script.say(cancellation("1"), call("quote", FIVE, id="2"))
+        till.go_on.set()
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
+    assert till.charged == [5]
+
+
+@pytest.mark.parametrize("chain_of", [ready_made, made_by_hand])
+async def test_the_result_of_a_call_whose_undoing_failed_is_given_to_an_equal_one(chain_of):
+    booked, undoing, go_on = [], asyncio.Event(), asyncio.Event()
+
+    async def undo():
+        undoing.set()
+        await go_on.wait()
+        raise OSError("The office is closed.")
+
+    async def book(ctx: ToolContext, day: str) -> str:
+        booked.append(day)
+        ctx.undo(undo)
+        return day
+
+    chain, _ = chain_of(Tool(book, effect="once", on_cancel="undo"))
+    async with Script(chain) as script:
+        script.say(call("book", {"day": "Friday"}, id="1"))
+        await script.until_answered("1")
+        script.say(cancellation("1"), call("book", {"day": "Friday"}, id="2"))
+        await undoing.wait()
+        go_on.set()
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
+    assert booked == ["Friday"]
+
+
+async def test_a_call_that_was_undone_answers_none_in_a_chain_of_stages():
+    undone, booked = asyncio.Event(), []
+
+    async def book(ctx: ToolContext, day: str) -> str:
+        booked.append(day)
+        ctx.undo(undone.set)
+        return day
+
+    chain, _ = made_by_hand(Tool(book, effect="once", on_cancel="undo"))
+    async with Script(chain) as script:
+        script.say(call("book", {"day": "Friday"}, id="1"))
+        await script.until_answered("1")
+        script.say(cancellation("1"), call("book", {"day": "Friday"}, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [{"status": "ok", "result": "Friday", "retryable": False}]
+    assert (undone.is_set(), booked) == (True, ["Friday", "Friday"])
+
+
+@pytest.mark.parametrize("cancels", ["while it runs", "after its result was taken"])
+async def test_a_call_that_is_cancelled_twice_answers_one_call(cancels):
+    till = Till()
+    async with Script(AdvancedToolProcessor([till.tool()])) as script:
+        await cancelled(till, script)
+        if cancels == "while it runs":
+            script.say(cancellation("1"))
+        till.go_on.set()
+        script.say(call("charge", FIVE, id="2"))
+        await script.until_answered("2")
+        if cancels != "while it runs":
+            script.say(cancellation("1"))
+        script.say(call("charge", FIVE, id="3"))
+        heard = await script.until_answered("3")
+    assert (heard.by_id["2"], heard.by_id["3"]) == ([KNOWN], [CHARGED])
+    assert till.charged == [5, 5]
+
+
+async def test_a_cancellation_means_no_call_of_an_earlier_stream_with_the_same_id():
+    till, session = Till(), ToolSession("kitchen")
+    till.go_on.set()
+
+    async def look() -> str:
+        return "seen"
+
+    tools = AdvancedToolProcessor([till.tool(), Tool(look, effect="read")])
+    async with tools:
+        async with Script(tools.in_session(session)) as script:
+            script.say(call("charge", FIVE, id="1"))
+            await script.until_answered("1")
+        async with Script(tools.in_session(session)) as script:
+            script.say(call("look", id="1"))
+            await script.until_answered("1")
+            script.say(cancellation("1"), call("charge", FIVE, id="2"))
+            heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [CHARGED]
+
+
+async def test_calls_whose_arguments_are_too_deep_to_compare_are_not_equal():
+    till = Till()
+    deep = {}
+    for _ in range(2_000):
+        deep = {"in": deep}
+
+    async def save(entry: dict) -> str:
+        return await till.charge(entry["n"])
+
+    async with Script(AdvancedToolProcessor([Tool(save, effect="once")])) as script:
+        script.say(call("save", {"entry": {"n": 1, "in": deep}}, id="1"))
+        await till.begun.wait()
+        script.say(cancellation("1"), call("save", {"entry": {"n": 2, "in": deep}}, id="2"))
+        till.go_on.set()
+        await script.until_answered("2")
+    assert till.charged == [1, 2]
+
+
+@pytest.mark.parametrize("edited", [5, 6])
+async def test_a_call_that_a_person_has_edited_happens_once(edited):
+    till, asked = Till(), []
+
+    async def channel(request):
+        asked.append(request)
+        return Decision.edit({"amount": edited})
+
+    tools = AdvancedToolProcessor([till.tool(requires_approval=True)], approval=channel)
+    async with Script(tools) as script:
+        await cancelled(till, script)
+        script.say(call("charge", FIVE, id="2"))
+        till.go_on.set()
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
+    assert heard.by_id["2"][0]["result"]["result"] == f"charged {edited}"
+    assert (len(asked), till.charged) == (1, [edited])

@@ -13,6 +13,7 @@ from leonidas_tools import AdvancedToolProcessor, RetryableError, ToolSession, t
 from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.store import Store
 from tests.databases import free_port, place
+from tests.promises.faults.play import Script, call, cancellation
 
 CHILD = Path(__file__).parent / "ordering.py"
 
@@ -223,6 +224,37 @@ async def test_a_call_that_was_cancelled_in_this_process_may_be_made_again(here,
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("told", ["after the move", "before the move"])
+async def test_a_call_that_went_on_after_a_barge_in_is_told_once_and_the_next_runs(where, told):
+    begun, go_on, ordered = asyncio.Event(), asyncio.Event(), []
+
+    @tool(effect="once", lane=None)
+    async def order(article: str) -> str:
+        begun.set()
+        await go_on.wait()
+        ordered.append(article)
+        return f"{article}, ordered there"
+
+    async with Here(where, order) as there:
+        async with Script(there.tools.in_session(there.session)) as script:
+            script.say(call("order", {"article": "tea"}, id="c1"))
+            await begun.wait()
+            script.say(cancellation("c1"))
+            script.say(call("nothing", id="c0"))
+            await script.until_answered("c0")
+            go_on.set()
+            if told == "before the move":
+                script.say(call("order", {"article": "tea"}, id="c2"))
+                await script.until_answered("c2")
+        assert await there.tools.store.flush()
+        async with Here(where) as here:
+            here.session.get(Resumption).use("h1", at=time.time())
+            if told == "after the move":
+                assert (await here.order("tea", "c2")).result == "tea, ordered there"
+            assert (await here.order("tea", "c3")).result == "tea, ordered here"
+    assert (ordered, here.ran) == (["tea"], ["tea"])
+
+
 async def test_calls_of_another_process_count_towards_the_limits_of_the_session(where):
     limits = {"policies": {"calls": {"per_session": 2}}}
     async with Here(where, **limits) as here:
