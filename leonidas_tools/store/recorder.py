@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -82,6 +83,8 @@ class Recorder:
 
     def redaction(self, call: ToolCall) -> Redaction:
         """Return the redaction of a call's arguments."""
+        if any(known.are_many for known in call.inherited):
+            return replace(call.redaction, hides_all=True)
         return call.redaction
 
     def arguments(self, call: ToolCall) -> str:

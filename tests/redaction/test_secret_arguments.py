@@ -200,6 +200,29 @@ async def test_of_a_call_with_too_much_that_is_secret_only_its_status_is_kept(
     assert searched == []
 
 
+async def test_of_a_call_made_by_a_call_with_too_much_that_is_secret_only_its_status_is_kept(
+    tmp_path, monkeypatch
+):
+    @tool(effect="read")
+    async def look(key: str) -> str:
+        return f"{key} is right."
+
+    @tool(effect="read")
+    async def log_in(keys: Annotated[list[str], Secret]) -> None:
+        await tools.execute("look", {"key": keys[-1]})
+
+    threads = set()
+    spans = KnownSecrets._spans
+    monkeypatch.setattr(
+        KnownSecrets, "_spans", lambda *a: threads.add(threading.get_ident()) or spans(*a)
+    )
+    config = {"store": {"enabled": True, "url": str(tmp_path / "kept.db")}}
+    async with AdvancedToolProcessor([look, log_in], config) as tools:
+        assert (await tools.execute("log_in", {"keys": MANY})).ok
+    assert "Kappa" not in kept_of(tmp_path / "kept.db")
+    assert threading.get_ident() not in threads
+
+
 async def test_too_much_that_is_declared_as_secret_is_searched_for_beside_the_event_loop(
     monkeypatch,
 ):
