@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
 from leonidas_tools.errors import ToolCancelledError
+from leonidas_tools.redaction import MASK
 from leonidas_tools.results.plain import ForeignTypeError, NotPlainError, plain
 from leonidas_tools.results.texts import say
 
@@ -55,7 +56,12 @@ def _shown(
     *,
     on_loop: bool,
 ) -> dict[str, Any]:
-    """Return the data as short, plain JSON; mask secrets before truncation."""
+    """Return the data as short, plain JSON; mask secrets before truncation.
+
+    On the event loop, all of it is masked if the search for secrets would block.
+    """
+    if on_loop and mask is not None and mask.is_slow:
+        return {MASK: MASK} if data else {}
     shown: dict[str, Any] = {}
     for key, value in itertools.islice(data.items(), _MOST_KEYS):
         with contextlib.suppress(NotPlainError):

@@ -43,6 +43,11 @@ _TOKEN = re.compile(r"[^\s\"'<>()\[\]{},;…\\=&:?|]{8,}")
 _SEPARATOR = re.compile(r"[\s\"'<>()\[\]{},;…\\=&:?|.]")
 _WORDS = re.compile(r"[^\W\d_,.]*(?:[ ,.]+[^\W\d_,.]*)*")
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_MOST_ON_LOOP = 16_384
+"""Most characters of secrets searched for on the event loop; each secret counts 128 more."""
+_LEAST_COUNTED = 128
+_LONGEST_UNTOLD = 64
+"""Most characters of a piece of a sentence that may reveal nothing."""
 _ESCAPED_SOMEWHERE = re.compile(r"[^A-Za-z0-9_.~-]")
 _PLAIN_WORD = re.compile(r"[a-z0-9]{4,}")
 _LEVELS = 3
@@ -116,6 +121,11 @@ class KnownSecrets:
             or text.encode("utf-16-le", "surrogatepass")[:-1] in data
             for text in self.texts
         )
+
+    @functools.cached_property
+    def are_many(self) -> bool:
+        """Return whether a search for them would block the event loop: a model may choose them."""
+        return sum(len(text) + _LEAST_COUNTED for text in self.texts) > _MOST_ON_LOOP
 
     @functools.cached_property
     def longest(self) -> int:
@@ -290,19 +300,23 @@ class KnownSecrets:
 
     def _pieces(self, text: str, starts: list[int], ends: list[int]) -> Iterator[Span]:
         """Yield pieces of secrets at the edges of texts and words, and after a whole secret."""
+        begins, finishes = [*ends], list[Span]()
         for low, high in self._words(text, starts):
-            yield from self._piece_at(text, low, high)
+            begins.append(low)
+            finishes += _finishes(text, low, high)
         if self._has_separators:  # a piece may contain separators
             grams = self._grams
             for found in _SEPARATOR.finditer(text):
-                # Looked up here first: a call for each separator costs ten times as much.
+                # Looked up here first: most separators are not beside a piece.
                 start, end = found.span()
                 if text[end : end + PIECE] in grams:
-                    yield from self._begun(text, end, len(text))
+                    begins.append(end)
                 if start >= PIECE and text[start - PIECE : start] in grams:
-                    yield from self._ended(text, 0, start)
-        for end in ends:
-            yield from self._begun(text, end, len(text))
+                    finishes.append((start, start))
+        if begins:
+            yield from self._begun(text, sorted(begins))
+        if finishes:
+            yield from self._ended(text, sorted(finishes, reverse=True))
 
     def _words(self, text: str, starts: list[int]) -> Iterator[Span]:
         """Yield the texts, and the words in them that may begin or end with a piece."""
@@ -319,46 +333,76 @@ class KnownSecrets:
             if text[start : start + PIECE] in grams or text[end - PIECE : end] in grams:
                 yield start, end
             elif text[end - 1] in "=.":  # a cut text, marked by padding or dots
-                yield start, start + len(found[0].rstrip("."))
+                end = start + len(found[0].rstrip("."))
+                if end - start >= PIECE:
+                    yield start, end
 
     @functools.cached_property
     def _has_separators(self) -> bool:
         return any(_SEPARATOR.search(gram) for gram in self._grams)
 
-    def _piece_at(self, text: str, low: int, high: int) -> Iterator[Span]:
-        yield from self._begun(text, low, high)
-        yield from self._ended(text, low, high)
-        bare = low + len(text[low:high].rstrip("=")) if text[high - 1] == "=" else high
-        if bare < high:
-            # The last character of cut Base64 encodes an incomplete byte.
-            for start, _ in self._ended(text, low, bare - 1):
-                yield start, high
+    def _begun(self, text: str, begins: Iterable[int]) -> Iterator[Span]:
+        """Yield the pieces that begin at these places, in ascending order.
 
-    def _ended(self, text: str, low: int, high: int) -> Iterator[Span]:
-        for form, at in self._grams.get(text[max(high - PIECE, low) : high], ()):
-            length, before = PIECE, text[max(high - at - PIECE, 0) : high - PIECE]
-            rest = form[:at]
-            while (
-                length - PIECE < len(before)
-                and before[PIECE - length - 1] == (rest[PIECE - length - 1])
-            ):
-                length += 1
-            if self._is_telling(text[high - length : high], form):
-                yield high - length, high
+        Only pieces that go beyond an earlier one are compared, or a text that repeats itself would
+        take quadratic time.
+        """
+        reach = 0
+        for low in begins:
+            places = self._grams.get(text[low : low + PIECE], ())
+            end = max(reach + 1, low + PIECE)
+            if not places or end > len(text):
+                continue
+            piece = text[low:end]
+            for form, at in places:
+                if not form.startswith(piece, at):
+                    continue
+                most = min(low + len(form) - at, len(text))
+                while end < most and text[end] == form[at + end - low]:
+                    end += 1
+                if self._is_telling(text[low:end], form):
+                    reach = end
+                    yield low, end
+                    if end == len(text):
+                        break
+                    end += 1
+                else:
+                    end = low + len(piece)
+                piece = text[low:end]
+
+    def _ended(self, text: str, finishes: Iterable[Span]) -> Iterator[Span]:
+        """Yield the pieces that end at these places, in descending order; see `_begun`.
+
+        Each place is the end of the span to mask, and the end of the piece in it.
+        """
+        reach = len(text)
+        for shown, high in finishes:
+            places = self._grams.get(text[high - PIECE : high], ())
+            start = min(reach - 1, high - PIECE)
+            if not places or start < 0:
+                continue
+            piece = text[start:high]
+            for form, at in places:
+                begin = at + PIECE - len(piece)
+                if begin < 0 or not form.startswith(piece, begin):
+                    continue
+                while start > 0 and begin > 0 and text[start - 1] == form[begin - 1]:
+                    start, begin = start - 1, begin - 1
+                if self._is_telling(text[start:high], form):
+                    reach = start
+                    yield start, shown
+                    if start == 0:
+                        break
+                    start -= 1
+                else:
+                    start = high - len(piece)
+                piece = text[start:high]
 
     def _is_telling(self, piece: str, form: str) -> bool:
         """Return whether a piece reveals a secret: a single word of a sentence does not."""
-        if form not in self._sentences or not _WORDS.fullmatch(piece):
+        if len(piece) > _LONGEST_UNTOLD or form not in self._sentences:
             return True
-        return len(_WORD.findall(piece)) > 1
-
-    def _begun(self, text: str, low: int, high: int) -> Iterator[Span]:
-        for form, at in self._grams.get(text[low : min(low + PIECE, high)], ()):
-            length, most = PIECE, min(len(form) - at, len(text) - low)
-            while length < most and text[low + length] == form[at + length]:
-                length += 1
-            if self._is_telling(text[low : low + length], form):
-                yield low, low + length
+        return not _WORDS.fullmatch(piece) or len(_WORD.findall(piece)) > 1
 
 
 class _Together(KnownSecrets):
@@ -389,6 +433,16 @@ def together(parts: Collection[KnownSecrets]) -> KnownSecrets:
     if len(parts) == 1:
         return next(iter(parts))
     return _Together(parts)
+
+
+def _finishes(text: str, low: int, high: int) -> Iterator[Span]:
+    """Yield the end of a word, with each place at which a piece may end in it."""
+    yield high, high
+    if text[high - 1] == "=":
+        # The last character of cut Base64 encodes an incomplete byte.
+        end = low + len(text[low:high].rstrip("=")) - 1
+        if end - low >= PIECE:
+            yield high, end
 
 
 def _is_word(text: str) -> bool:

@@ -43,6 +43,11 @@ class Masking:
             value = without_names(value, self._names)
         return self._known(value) if self._known else value
 
+    @property
+    def is_slow(self) -> bool:
+        """Return whether masking even a short text would block the event loop."""
+        return any(part.are_many for part in self._parts)
+
     def next(self, text: str) -> str:
         """Mask a text that may continue the previous one, as in a stream of pieces."""
         if not self._known:

@@ -27,6 +27,7 @@ class Redaction:
         names: Names of secrets, in addition to those that `is_secret_name` recognises.
         everything: Whether all arguments are secret.
         known: Texts that are secret wherever they occur.
+        hides_all: Whether everything is masked, since the secrets are too many to search for.
 
     Example:
         >>> schema = {"properties": {"code": {"type": "string", "format": "password"}}}
@@ -40,6 +41,7 @@ class Redaction:
     names: frozenset[str] = frozenset()
     everything: bool = False
     known: tuple[KnownSecrets, ...] = ()
+    hides_all: bool = False
 
     @classmethod
     def of_schema(cls, schema: Mapping[str, Any]) -> Redaction:
@@ -49,6 +51,8 @@ class Redaction:
 
     def __call__(self, value: Any) -> Any:
         """Return a copy of the value with secrets masked."""
+        if self.hides_all:
+            return {MASK: MASK} if isinstance(value, Mapping) else MASK
         if self.known:
             value = together(self.known)(value)
         return self._without(value, 0)
@@ -92,7 +96,7 @@ class Redaction:
         Args:
             text: The value as JSON, without escapes of characters outside ASCII.
         """
-        return not (self.names or self.known or may_hold_secret(text))
+        return not (self.names or self.known or self.hides_all or may_hold_secret(text))
 
     @property
     def declares(self) -> bool:
@@ -105,8 +109,12 @@ class Redaction:
         return self if more == self.names else replace(self, names=more)
 
     def hiding(self, arguments: Mapping[str, Any]) -> Redaction:
-        """Return a redaction that also masks the secret arguments wherever they occur."""
-        return self.knowing(KnownSecrets(self._secrets(arguments, 0)))
+        """Return a redaction that also masks the secret arguments wherever they occur.
+
+        It masks everything if they are too many, or too long, to search for on the event loop.
+        """
+        known = KnownSecrets(self._secrets(arguments, 0))
+        return replace(self, hides_all=True) if known.are_many else self.knowing(known)
 
     def knowing(self, *known: KnownSecrets) -> Redaction:
         """Return a redaction that also masks these known secrets wherever they occur."""

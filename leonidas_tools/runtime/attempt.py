@@ -121,7 +121,7 @@ class Attempt:
 
     def _sent(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult | None:
         """Return a value as a result; `None` if that would block the event loop."""
-        if mask is not None and is_long(value):  # searching for secrets takes a while
+        if mask is not None and (mask.is_slow or is_long(value)):  # the search takes a while
             return None
         try:
             result, size = measured_sendable(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -69,10 +70,10 @@ class Recorder:
         if self._calls.find(key) is not None:
             return True
         self._first_starts.setdefault(call.session, at)
-        row = self._row(call, at)
-        if not self._calls.begin(key, row):
+        arguments, may_have_secrets = self._arguments(call)
+        if not self._calls.begin(key, self._row(call, at, arguments)):
             return False
-        if MASK in row["arguments"]:
+        if may_have_secrets:
             self._secretive.add(key)
         return True
 
@@ -82,23 +83,29 @@ class Recorder:
 
     def redaction(self, call: ToolCall) -> Redaction:
         """Return the redaction of a call's arguments."""
+        if any(known.are_many for known in call.inherited):
+            return replace(call.redaction, hides_all=True)
         return call.redaction
 
     def arguments(self, call: ToolCall) -> str:
         """Return a call's arguments as JSON without secrets."""
+        return self._arguments(call)[0]
+
+    def _arguments(self, call: ToolCall) -> tuple[str, bool]:
+        """Return a call's arguments as JSON without secrets, and whether they may have any."""
         redaction = self.redaction(call)
         given = dict(call.arguments)
         if call.tool is None:  # the intended tool may declare any argument secret
             given = dict.fromkeys(given, MASK)
         elif redaction.everything:
             given = redaction.arguments(given)
-        shown = self._json(given, redaction, self._max_bytes)
-        if MASK not in shown:
-            return shown
-        # One argument may repeat a secret of another.
-        return self._json(given, redaction.hiding(call.arguments), self._max_bytes)
+        shown, cut = self._json(given, redaction, self._max_bytes)
+        if MASK not in shown and not cut:
+            return shown, False
+        # One argument may repeat a secret of another, also of one that was cut off.
+        return self._json(given, redaction.hiding(call.arguments), self._max_bytes)[0], True
 
-    def _row(self, call: ToolCall, at: float) -> Row:
+    def _row(self, call: ToolCall, at: float, arguments: str) -> Row:
         self._number += 1
         session, tool = call.session, call.tool
         return {
@@ -110,7 +117,7 @@ class Recorder:
             "call_id": None if call.id is None else name_of(call.id),
             "tool": name_of(call.name if tool is not None else redact_text(call.name)),
             "effect": None if tool is None else self._effect_of(call, tool).value,
-            "arguments": self.arguments(call),
+            "arguments": arguments,
             "started": at,
             "status": STARTED,
             "ending": None,
@@ -144,7 +151,7 @@ class Recorder:
         self._mark(key, event.data)
         steps = self._steps.setdefault(key, [])
         if len(steps) < _MOST_STEPS or event.kind is _UNTRUSTED:  # a later session needs it
-            data = self._json(dict(event.data), self._hiding(key, event.call), _STEP_BYTES)
+            data, _ = self._json(dict(event.data), self._hiding(key, event.call), _STEP_BYTES)
             steps.append(f"[{event.at!r},{json.dumps(event.kind.value)},{data}]")
 
     def _mark(self, key: Hashable, data: Mapping[str, Any]) -> None:
@@ -173,7 +180,7 @@ class Recorder:
             **self._marks.pop(key, {}),
         }
         if not self._calls.end(key, ending):
-            row = self._row(call, event.at - (event.seconds or 0.0))
+            row = self._row(call, event.at - (event.seconds or 0.0), self.arguments(call))
             self._calls.add({**row, **ending})
 
     def outcome(self, call: ToolCall, result: ToolResult) -> Row:
@@ -201,16 +208,17 @@ class Recorder:
         return redaction if harmless else redaction.hiding(call.arguments)
 
     def _result(self, value: Any, redaction: Redaction) -> str | None:
-        return None if value is None else self._json(value, redaction, self._max_bytes)
+        return None if value is None else self._json(value, redaction, self._max_bytes)[0]
 
-    def _json(self, value: Any, redaction: Redaction, max_bytes: int) -> str:
+    def _json(self, value: Any, redaction: Redaction, max_bytes: int) -> tuple[str, bool]:
+        """Return a value as JSON without secrets, and whether it was cut."""
         try:
             shown, cut = plain(value, max_bytes)
             if cut:  # mask before truncating
                 shown, _ = plain(value, max_bytes, mask=redaction)
         except NotPlainError:
-            return f'"{MASK}"'
-        return clean(redaction.to_json(shown))
+            return f'"{MASK}"', False
+        return clean(redaction.to_json(shown)), cut
 
 
 def _is_once(tool: AnyTool, settings: ToolConfiguration) -> bool:

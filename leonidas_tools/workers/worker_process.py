@@ -13,6 +13,7 @@ import contextlib
 import gc
 import importlib
 import importlib.util
+import itertools
 import os
 import pickle
 import queue
@@ -21,6 +22,7 @@ import signal
 import struct
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from json import dumps
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HEADER = struct.Struct(">I")
+_MOST_ITEMS = 100_000
+"""Maximum items read from an iterator, which may never end; a result would be cut anyway."""
 
 
 def serve() -> None:
@@ -150,7 +154,10 @@ def _called(
     before = _state()
     begin()
     try:
-        fields = fields_of(function(*args, **kwargs), max_bytes, tool)
+        value = function(*args, **kwargs)
+        if isinstance(value, Iterator):  # read here, so that its error fails the call
+            value = list(itertools.islice(value, _MOST_ITEMS))
+        fields = fields_of(value, max_bytes, tool)
     except BaseException as error:  # noqa: BLE001 - the edge: a tool may raise anything
         return ["raised", failure_of(error, tool), _is_unchanged(before)]
     return ["returned", fields, _is_unchanged(before)]

@@ -58,3 +58,8 @@ class Adder:
 
     def __call__(self, a: int) -> int:
         return self.add(a)
+
+
+@tool(cpu_bound=True, effect="read", retry_attempts=0)
+def returns_an_iterator(fails: bool = False) -> Any:
+    return (1 // (3 - number) if fails else number for number in range(5))

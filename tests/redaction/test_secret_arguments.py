@@ -2,13 +2,22 @@
 
 import json
 import sqlite3
+import threading
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
 
-from leonidas_tools import AdvancedToolProcessor, Secret, ToolContext, ToolSession, tool
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    Secret,
+    SessionPolicy,
+    ToolContext,
+    ToolSession,
+    tool,
+)
 from leonidas_tools.agent import ReActAgent, ScriptedModel, trajectory_line
+from leonidas_tools.redaction import KnownSecrets
 
 SECRET = "zebra-4711-Kappa"
 
@@ -137,6 +146,104 @@ async def test_a_question_is_kept_without_the_secret_that_another_argument_repea
     rows = kept_of(tmp_path / "kept.db")
     assert "The code is ***." in rows
     assert SECRET not in rows
+
+
+LONG = f"The key is {SECRET}. " + "lorem " * 1000
+
+
+@pytest.mark.parametrize("order", [("note", "password"), ("password", "note")])
+async def test_a_secret_is_not_kept_where_it_is_cut_off_from_the_arguments(tmp_path, order):
+    @tool(requires_approval=True)
+    async def log_in(note: str, password: str) -> str:
+        return f"Welcome, {password} is right."
+
+    by_name = {"note": LONG, "password": SECRET}
+    arguments = {name: by_name[name] for name in order}
+    config = {"store": {"enabled": True, "url": str(tmp_path / "kept.db")}}
+    async with AdvancedToolProcessor([log_in], config) as tools:
+        session = ToolSession("s")
+        asked = await tools.execute("log_in", arguments, session=session, call_id="1")
+        session.get(SessionPolicy).mode = "autonomous"
+        done = await tools.execute("log_in", arguments, session=session)
+    assert (asked.status, done.status) == ("pending_approval", "ok")
+    rows = kept_of(tmp_path / "kept.db")
+    assert "Welcome, *** is right." in rows
+    assert SECRET not in rows
+    with sqlite3.connect(tmp_path / "kept.db") as database:
+        (kept,) = database.execute("SELECT fingerprint FROM approvals").fetchall()
+    assert kept == (None,), "it would reveal a short secret"
+
+
+MANY = [f"key-{number}-of-Kappa" for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    "passwords", [MANY, ["".join(MANY) * 2]], ids=["many secrets", "a very long secret"]
+)
+async def test_of_a_call_with_too_much_that_is_secret_only_its_status_is_kept(
+    tmp_path, monkeypatch, passwords
+):
+    @tool(effect="read")
+    async def log_in(passwords: list[str]) -> str:
+        return f"Welcome, {passwords[-1]} is right."
+
+    searched = []
+    spans = KnownSecrets._spans
+    monkeypatch.setattr(KnownSecrets, "_spans", lambda *a: searched.append(a) or spans(*a))
+    config = {"store": {"enabled": True, "url": str(tmp_path / "kept.db")}}
+    async with AdvancedToolProcessor([log_in], config) as tools:
+        result = await tools.execute("log_in", {"passwords": passwords}, session=ToolSession("s"))
+    assert result.result == f"Welcome, {passwords[-1]} is right.", "it is not declared as secret"
+    rows = kept_of(tmp_path / "kept.db")
+    assert "Kappa" not in rows
+    assert "'ok'" in rows
+    assert searched == []
+
+
+async def test_of_a_call_made_by_a_call_with_too_much_that_is_secret_only_its_status_is_kept(
+    tmp_path, monkeypatch
+):
+    @tool(effect="read")
+    async def look(key: str) -> str:
+        return f"{key} is right."
+
+    @tool(effect="read")
+    async def log_in(keys: Annotated[list[str], Secret]) -> None:
+        await tools.execute("look", {"key": keys[-1]})
+
+    threads = set()
+    spans = KnownSecrets._spans
+    monkeypatch.setattr(
+        KnownSecrets, "_spans", lambda *a: threads.add(threading.get_ident()) or spans(*a)
+    )
+    config = {"store": {"enabled": True, "url": str(tmp_path / "kept.db")}}
+    async with AdvancedToolProcessor([look, log_in], config) as tools:
+        assert (await tools.execute("log_in", {"keys": MANY})).ok
+    assert "Kappa" not in kept_of(tmp_path / "kept.db")
+    assert threading.get_ident() not in threads
+
+
+async def test_too_much_that_is_declared_as_secret_is_searched_for_beside_the_event_loop(
+    monkeypatch,
+):
+    @tool(effect="read")
+    async def log_in(keys: Annotated[list[str], Secret], ctx: ToolContext) -> str:
+        ctx.progress(f"Trying {keys[-1]}")
+        return f"Welcome, {keys[-1]} is right."
+
+    threads, told = set(), []
+    spans = KnownSecrets._spans
+    monkeypatch.setattr(
+        KnownSecrets, "_spans", lambda *a: threads.add(threading.get_ident()) or spans(*a)
+    )
+    async with AdvancedToolProcessor([log_in]) as tools:
+        tools.monitor.subscribe(lambda event: told.append(dict(event.data)))
+        result = await tools.execute("log_in", {"keys": MANY})
+    assert result.result == "Welcome, *** is right."
+    assert {"***": "***"} in told
+    assert "Kappa" not in str(told)
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_a_secret_argument_that_is_written_as_json_is_in_no_trajectory():

@@ -385,6 +385,27 @@ def test_a_search_for_spellings_takes_linear_time(monkeypatch):
     assert looked == sorted(set(looked))
 
 
+@pytest.mark.parametrize("words", ["pear figs ", "a=", '"\\'])
+def test_pieces_of_a_secret_that_repeats_itself_are_found_in_linear_time(words):
+    def lines_run(times):
+        count, before = 0, sys.gettrace()
+
+        def trace(frame, event, _):
+            nonlocal count
+            count += event == "line"
+            return trace
+
+        sys.settrace(trace)
+        try:
+            assert KnownSecrets([words * times + "end"]).text(words * times) == "***"
+        finally:
+            sys.settrace(before)
+        return count
+
+    lines_run(20)  # fills the caches
+    assert lines_run(160) < 3 * lines_run(80)
+
+
 def fails(error):
     raise error
 

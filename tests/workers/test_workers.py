@@ -265,6 +265,17 @@ async def test_what_has_no_json_is_shown_as_text_from_another_process_too() -> N
     assert "<lambda>" in answer.result
 
 
+async def test_an_iterator_of_another_process_is_read_there_and_its_error_fails_the_call() -> None:
+    async with tools_of(slow_sums.returns_an_iterator) as tools:
+        read = await tools.execute("returns_an_iterator")
+        failed = await tools.execute("returns_an_iterator", {"fails": True})
+    assert read.result == [0, 1, 2, 3, 4]
+    assert failed.to_response() == {
+        **FAILED,
+        "message": "The tool 'returns_an_iterator' failed.",
+    }
+
+
 async def test_what_a_future_cannot_carry_is_one_failed_answer() -> None:
     async with processes() as tools, asyncio.timeout(20):
         answer = (await tools.execute("stops")).to_response()
