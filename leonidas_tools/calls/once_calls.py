@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.call import ResultStatus, comparable, repeated
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leonidas_tools.calls.call import ToolCall, ToolResult
+
+Key: TypeAlias = tuple[str, bytes]
+"""The id of a call, and a digest of what it asks for."""
 
 _REMEMBERED = 65_536
 _KEPT_OUTCOMES = 64
@@ -24,16 +27,16 @@ class OnceCall:
     """A call with a side effect: the stream that made it, and its result."""
 
     __slots__ = (
-        "_over", "call_id", "cancelled", "happened", "is_over", "name", "number", "requests",
-        "result", "stream",
+        "_over", "_requests", "_runs", "call_id", "cancelled", "happened", "is_over", "name",
+        "number", "result", "stream",
     )  # fmt: skip
 
     def __init__(self, call: ToolCall, stream: object) -> None:
         self.call_id = call.id
         self.name = call.name
         self.number = call.number
-        self.requests: set[bytes] = set()
-        """Digests of the tools that the call may have run, with their validated arguments."""
+        self._runs: list[tuple[str, Mapping[str, Any]]] = []
+        self._requests: set[bytes | None] = set()
         self.stream = stream
         self.cancelled = False
         """True once the call was cancelled; its result answers at most one other call."""
@@ -56,6 +59,30 @@ class OnceCall:
         if self._over is not None:
             self._over.set()
 
+    def begin_run(self, call: ToolCall) -> None:
+        """Note that the call may run a tool, with its validated arguments."""
+        self._runs.append(
+            (call.name, call.arguments)
+        )  # most are never compared: a digest of each would take longer
+
+    def has_run(self, request: bytes) -> bool:
+        """Return whether the call may have run what another one asks for."""
+        self.keep_digests()
+        return request in self._requests
+
+    def keep_digests(self) -> None:
+        """Keep digests in place of the arguments."""
+        self._requests.update(_exact_request_of(*run) for run in self._runs)
+        self._runs.clear()
+
+    def forget(self) -> None:
+        """Drop what only a cancelled call needs, and the result."""
+        self.result = None
+        if self.cancelled:
+            self.keep_digests()
+        else:
+            self._runs.clear()
+
     def reopen(self) -> None:
         """Let others wait for the end of the call again, until it is undone."""
         self.is_over, self._over = False, None
@@ -71,7 +98,7 @@ class OnceCall:
 class OnceCalls:
     """Remembers the calls of a session whose side effect may happen only once, over all streams.
 
-    A digest of id, name and arguments identifies a call. The id is not enough: a server may number
+    Id, name and arguments identify a call. The id is not enough: a server may number
     its calls from 1 on each connection. Only calls with a side effect are remembered, so that reads
     and cancellations cannot evict them.
 
@@ -80,16 +107,16 @@ class OnceCalls:
     """
 
     def __init__(self) -> None:
-        self._calls: OrderedDict[bytes, OnceCall] = OrderedDict()
+        self._calls: OrderedDict[Key, OnceCall] = OrderedDict()
         self._running: dict[int, OnceCall] = {}
         self._outcomes: deque[OnceCall] = deque()
         self._cancelled: deque[OnceCall] = deque(maxlen=_MOST_CANCELLED)
 
-    def find(self, key: bytes) -> OnceCall | None:
+    def find(self, key: Key) -> OnceCall | None:
         """Return the call with this key, if the session has made it."""
         return self._calls.get(key)
 
-    def begin(self, call: ToolCall, key: bytes, stream: object) -> None:
+    def begin(self, call: ToolCall, key: Key, stream: object) -> None:
         """Remember a call of the model by its key and its number in the session."""
         made = OnceCall(call, stream)
         self._calls[key] = self._running[call.number] = made
@@ -111,7 +138,7 @@ class OnceCalls:
         """Replace the result of a call that a person has approved or retried since."""
         if call.id is None:
             return
-        ended = self._calls.get(key_of(call.id, request_of(call.name, call.arguments)))
+        ended = self._calls.get((call.id, request_of(call.name, call.arguments)))
         if ended is not None:
             ended.result = result
             self._keep(ended)
@@ -150,11 +177,13 @@ class OnceCalls:
         that makes a call, or a person who approves it, means another one.
         """
         made = self._running.get(call.number)
-        request = None if made is None else _exact_request_of(call.name, call.arguments)
-        if made is None or request is None:
+        if made is None:
             return None
-        made.requests.add(request)
-        found = next((each for each in self._cancelled if request in each.requests), None)
+        made.begin_run(call)
+        request = _exact_request_of(call.name, call.arguments) if self._cancelled else None
+        if request is None:
+            return None
+        found = next((each for each in self._cancelled if each.has_run(request)), None)
         if found is not None:
             self._cancelled.remove(found)
         return found
@@ -177,7 +206,7 @@ class OnceCalls:
             self._outcomes.remove(ended)
         self._outcomes.append(ended)
         if len(self._outcomes) > _KEPT_OUTCOMES:
-            self._outcomes.popleft().result = None
+            self._outcomes.popleft().forget()
 
 
 def request_of(name: str, arguments: Mapping[str, Any]) -> bytes:
@@ -194,11 +223,6 @@ def _exact_request_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
         return _digest(_to_json([name, comparable(arguments)]))
     except Exception:  # noqa: BLE001 - whatever the arguments are
         return None
-
-
-def key_of(call_id: str, request: bytes) -> bytes:
-    """Return a digest of a call: of its id, and of what it asks for."""
-    return _digest(f"{request.hex()} {call_id}")
 
 
 def _digest(text: str) -> bytes:

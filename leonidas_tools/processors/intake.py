@@ -15,7 +15,7 @@ from leonidas_tools.calls.call import (
     name_called,
     repeated,
 )
-from leonidas_tools.calls.once_calls import OnceCalls, key_of, request_of
+from leonidas_tools.calls.once_calls import OnceCalls, request_of
 from leonidas_tools.processors.parts import call_id, earlier_ids
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.settings.effective import refused
@@ -76,8 +76,8 @@ class Intake:
                 return None
             if tool is not None and self._is_once(tool, settings):
                 request = request_of(name, self._comparable(arguments))
-                key, calls = key_of(identifier, request), self._once_calls()
-                earlier = [key_of(each, request) for each in earlier_ids(part)]
+                key, calls = (identifier, request), self._once_calls()
+                earlier = [(each, request) for each in earlier_ids(part)]
                 before = next(filter(None, map(calls.find, [*earlier, key])), None)
                 if before is not None:
                     if before.stream is self._stream and not earlier:
