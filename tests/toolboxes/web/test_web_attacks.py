@@ -20,6 +20,7 @@ from leonidas_tools.toolboxes.web.fetch import Fetcher, is_public
 from leonidas_tools.toolboxes.web.program import program
 from leonidas_tools.toolboxes.web.settings import WebSettings
 from tests.toolboxes.web.servers import BREAD, runtime
+from tests.turns import answering, parsed_in_a_turn
 
 ROOT = Path(__file__).parents[3]
 
@@ -446,6 +447,26 @@ async def test_no_page_keeps_its_reader_busy_for_long(service, ask, body):
     service.gives("/p", body)
     answer = await ask("read_page", {"url": f"{service.address}/p"}, timeout="5s")
     assert answer["status"] in {"ok", "no_results", "failed", "timeout"}
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "read"),
+    [
+        (HEAD + b"1\r\na\r\n" * 10_000 + b"0\r\n\r\n", 10_000),
+        (HEAD + b"1\r\na\r\n" * 30_000 + b"0\r\n\r\n", 20_000),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 3_000 + HEAD + b"0\r\n\r\n", 0),
+    ],
+    ids=["chunks", "too many chunks", "informational responses"],
+)
+async def test_a_response_of_tiny_parts_leaves_the_event_loop_its_turns(monkeypatch, data, read):
+    fetcher = Fetcher(WebSettings(allow_private=("127.0.0.1",)))
+    async with answering(data) as port, parsed_in_a_turn(monkeypatch) as counts:
+        page = await fetcher.fetch(f"http://127.0.0.1:{port}/")
+    assert (len(page.body), page.is_cut) == (read, read == 20_000)
+    assert max(counts.values()) < 1_000
 
 
 # Bookmarks.
