@@ -11,7 +11,6 @@ import re
 import socket
 import ssl
 import zlib
-from asyncio import get_running_loop
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from leonidas_tools.errors import ToolError
 from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.files.gradual_reads import GradualReads
 from leonidas_tools.results.texts import say
+from leonidas_tools.workers.threads import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -59,6 +59,10 @@ _HEADERS = {
     "user-agent": _AGENT,
 }
 
+_LOOKUPS = Workers(threads=8)
+"""Threads of their own: a name server that does not answer holds one for up to half a minute, and
+in the pool of `asyncio.to_thread` it would hold up all sessions."""
+
 if TYPE_CHECKING:
     Resolve = Callable[[str, int], Awaitable[Collection[str]]]
     """Callback that resolves a host and a port to IP addresses."""
@@ -81,7 +85,7 @@ async def look_up(host: str, port: int) -> Collection[str]:
     Raises:
         OSError: The host cannot be resolved.
     """
-    infos = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    infos = await _LOOKUPS.in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     return dict.fromkeys(str(each[4][0]) for each in infos)
 
 

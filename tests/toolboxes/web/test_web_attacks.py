@@ -1,5 +1,6 @@
 """Attacks on the web toolbox: each gets a clear answer, and nothing is asked that must not be."""
 
+import asyncio
 import base64
 import contextlib
 import gzip
@@ -16,13 +17,14 @@ import pytest
 
 from leonidas_tools import ToolError
 from leonidas_tools.errors import ToolboxError
-from leonidas_tools.toolboxes.web.fetch import Fetcher, is_public
+from leonidas_tools.toolboxes.web.fetch import Fetcher, is_public, look_up
 from leonidas_tools.toolboxes.web.program import program
 from leonidas_tools.toolboxes.web.settings import WebSettings
 from tests.toolboxes.web.servers import BREAD, runtime
 from tests.turns import answering, parsed_in_a_turn
 
 ROOT = Path(__file__).parents[3]
+SECONDS = 30
 
 # No address but those of the public web.
 
@@ -467,6 +469,19 @@ async def test_a_response_of_tiny_parts_leaves_the_event_loop_its_turns(monkeypa
         page = await fetcher.fetch(f"http://127.0.0.1:{port}/")
     assert (len(page.body), page.is_cut) == (read, read == 20_000)
     assert max(counts.values()) < 1_000
+
+
+async def test_name_servers_that_do_not_answer_hold_up_nothing_else(monkeypatch):
+    goes_on = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: goes_on.wait(SECONDS) and [])
+    asking = [asyncio.create_task(look_up(f"{number}.test", 80)) for number in range(40)]
+    try:
+        async with asyncio.timeout(SECONDS):
+            await asyncio.sleep(0)  # all lookups begin
+            await asyncio.to_thread(int)
+    finally:
+        goes_on.set()
+        await asyncio.gather(*asking)
 
 
 # Bookmarks.
