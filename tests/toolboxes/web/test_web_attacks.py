@@ -5,6 +5,7 @@ import base64
 import contextlib
 import gzip
 import json
+import resource
 import shutil
 import socket
 import ssl
@@ -17,6 +18,7 @@ import pytest
 
 from leonidas_tools import ToolError
 from leonidas_tools.errors import ToolboxError
+from leonidas_tools.toolboxes.web import _EXTRACT
 from leonidas_tools.toolboxes.web.fetch import Fetcher, is_public, look_up
 from leonidas_tools.toolboxes.web.program import program
 from leonidas_tools.toolboxes.web.settings import WebSettings
@@ -482,6 +484,17 @@ async def test_name_servers_that_do_not_answer_hold_up_nothing_else(monkeypatch)
     finally:
         goes_on.set()
         await asyncio.gather(*asking)
+
+
+async def test_a_page_is_given_memory_by_its_length():
+    body = b"<br>" * 250_000
+    async with program(_EXTRACT) as process:
+        process.stdin.write(b'{"charset": "", "characters": 10, "is_html": true}\n' + body)
+        process.stdin.write_eof()
+        async with asyncio.timeout(SECONDS):
+            while (most := resource.prlimit(process.pid, resource.RLIMIT_AS)[0]) < 0:
+                await asyncio.sleep(0.01)
+    assert most < 400 << 20
 
 
 # Bookmarks.
