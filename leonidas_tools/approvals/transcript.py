@@ -20,6 +20,7 @@ _MOST_CHARACTERS = 20_000
 """Maximum characters of one piece; more text begins another piece."""
 _MOST_CHARACTERS_IN_ALL = 2_000_000
 """Maximum characters of all pieces; a text of a server may have 16 MiB."""
+_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")  # noqa: RUF001 - of several scripts
 _QUESTION_MARKS = frozenset("?？؟")  # noqa: RUF001 - of several scripts
 
 Kind = Literal[
@@ -184,7 +185,8 @@ class Transcript:
                 if most_characters < 0:
                     break
                 said = "".join(piece.texts)
-                if goes_on:  # the model has spoken between two parts of one utterance
+                # The model may speak between two parts of one utterance.
+                if goes_on and not said.rstrip().endswith(_SENTENCE_ENDS):
                     texts[-1] = f"{said} {texts[-1]}"
                 else:
                     texts.append(said)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _BODY_SECONDS = 30.0
+_MOST_UNFINISHED_BYTES = 64 * 1024 * 1024
+"""Most bytes of bodies that are not complete yet: hundreds of connections may send one each."""
 _BEARER_SUBPROTOCOL = "bearer."
 """Prefix of the token in base64url, among the subprotocols that a WebSocket offers."""
 _HOST = re.compile(r"[\w.-]+(:\d+)?|\[[\da-fA-F:.]+\](:\d+)?", re.ASCII)
@@ -102,7 +104,9 @@ class HTTPAccess:
 
 
 class AccessGuard:
-    """ASGI middleware that refuses clients without permission, and limits the time of a body.
+    """ASGI middleware that refuses clients without permission, and limits the bodies of requests.
+
+    A body has a time limit, and all incomplete bodies together have a length limit.
 
     `public` returns whether a path needs no token.
     """
@@ -115,6 +119,7 @@ class AccessGuard:
         public: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._access = access
+        self._bodies = _Bodies()
         self._app: ASGIApp = _TokenCheck(app, access, public)
         if access.origins:
             from starlette.middleware.cors import CORSMiddleware
@@ -130,12 +135,17 @@ class AccessGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         refusal = self._access.refusal(Headers(scope=scope))
-        if refusal is None:
-            is_http = scope["type"] == "http"
-            await self._app(scope, _BodyTimeout(receive).receive if is_http else receive, send)
-            return
-        status, why = refusal
-        await PlainTextResponse(why, status)(scope, receive, send)
+        if refusal is not None:
+            status, why = refusal
+            await PlainTextResponse(why, status)(scope, receive, send)
+        elif scope["type"] == "http":
+            body = _Body(receive, self._bodies)
+            try:
+                await self._app(scope, body.receive, send)
+            finally:
+                self._bodies.end(body)
+        else:
+            await self._app(scope, receive, send)
 
 
 class _TokenCheck:
@@ -163,23 +173,60 @@ class _TokenCheck:
         return self._access.knows(headers)
 
 
-class _BodyTimeout:
-    """A time limit for the body of a request."""
+class _Bodies:
+    """The incomplete bodies of all requests; if they are too long together, the oldest ends."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self) -> None:
+        self._lengths: dict[_Body, int] = {}
+        self._total = 0
+
+    def grow(self, body: _Body, length: int) -> None:
+        """Record a part of an incomplete body."""
+        self._lengths[body] = self._lengths.get(body, 0) + length
+        self._total += length
+        while len(self._lengths) > 1 and self._total > _MOST_UNFINISHED_BYTES:
+            oldest = next(iter(self._lengths))
+            self.end(oldest)
+            oldest.give_up()
+
+    def end(self, body: _Body) -> None:
+        """Forget a body."""
+        self._total -= self._lengths.pop(body, 0)
+
+
+class _Body:
+    """The body of a request, with a time limit."""
+
+    def __init__(self, receive: Receive, bodies: _Bodies) -> None:
         self._receive = receive
+        self._bodies = bodies
+        self._timeout: asyncio.Timeout | None = None
         self._ends: float | None = asyncio.get_running_loop().time() + _BODY_SECONDS
+        self._is_given_up = False
 
     async def receive(self) -> Message:
-        """Return the next message; after the time limit, a disconnect message."""
+        """Return the next message; a disconnect message after the time limit or `give_up`."""
+        if self._is_given_up:
+            return {"type": "http.disconnect"}
         try:
-            async with asyncio.timeout_at(self._ends):
+            async with asyncio.timeout_at(self._ends) as self._timeout:
                 message = await self._receive()
         except TimeoutError:
             return {"type": "http.disconnect"}
-        if not message.get("more_body", False):
+        finally:
+            self._timeout = None
+        if message.get("more_body", False):
+            self._bodies.grow(self, len(message.get("body", b"")))
+        else:
             self._ends = None
+            self._bodies.end(self)
         return message
+
+    def give_up(self) -> None:
+        """Receive nothing more."""
+        self._is_given_up = True
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time())
 
 
 def bearer_token(headers: Headers) -> bytes | None:

@@ -1,6 +1,7 @@
 """`leonidas mcp test`: exactly why a server does not work, and what to do about it."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 import socket
@@ -14,6 +15,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from leonidas_tools.cli import mcp
+from leonidas_tools.mcp.doctor.address import elsewhere
+from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.certificates import Authority
 from tests.mcp.forking import forked
 from tests.mcp.logins import Guarded, Listener, browse
@@ -400,3 +403,19 @@ def test_people_read_the_same_in_words(invoke, settings):
     assert finished.exit_code == 1
     assert finished.stdout.startswith("failed command: 'no-such-command' was not found on PATH")
     assert "what to do: install it, or write its full path" in finished.stdout
+
+
+async def test_a_server_that_answers_without_end_is_not_taken_for_one_at_another_path():
+    async def answer(reader, writer):
+        with contextlib.suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n")
+            while True:
+                writer.write(b" " * 65_536)
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with asyncio.timeout(5):
+            assert await elsewhere(MCPServerSettings(url=f"http://127.0.0.1:{port}/x")) is None

@@ -1,13 +1,19 @@
 """What a server may do wrong, and the one answer each call gets."""
 
 import asyncio
+import contextlib
 import itertools
 import tracemalloc
 
 import pytest
+from mcp.shared._context_streams import create_context_streams
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from leonidas_tools import AdvancedToolProcessor
+from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
 from leonidas_tools.mcp.server import ServerState
+from leonidas_tools.mcp.transport.lenient import LenientTransport
 from tests.mcp.conftest import script
 
 OK = {"status": "ok", "result": "fine", "retryable": False}
@@ -349,3 +355,31 @@ async def test_what_a_server_says_why_it_cannot_be_used_is_told_in_short(serve):
     reason = await serve(script("bad.py", "long_refusal")).down()
     assert "No. No. " in reason
     assert len(reason) < 10_000
+
+
+async def test_a_server_that_takes_no_answers_gets_no_more_of_them():
+    """Each of its requests would be one more task that waits to send its answer."""
+    incoming, read = create_context_streams(1)
+    write, outgoing = create_context_streams(0)
+
+    @contextlib.asynccontextmanager
+    async def opened():
+        yield read, write
+
+    ping = SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
+    pong = SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
+    lenient = LenientTransport(OutputSchemas(), lambda said: said, lambda: "2025-11-25")
+    async with lenient.of(opened()) as (from_server, to_server):
+        answers = [asyncio.create_task(to_server.send(pong)) for _ in range(100)]
+        await asyncio.sleep(0)
+        await incoming.send(ping)
+        assert isinstance(await from_server.receive(), ValueError)
+        await outgoing.receive()
+        await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+        await incoming.send(ping)
+        assert await from_server.receive() == ping
+        for answer in answers:
+            answer.cancel()
+        await asyncio.wait(answers)
+    for stream in (incoming, read, write, outgoing):
+        await stream.aclose()

@@ -5,6 +5,7 @@ import pytest
 
 from leonidas_tools.errors import RetryableError, ToolError
 from tests.tasks import other_tasks
+from tests.turns import answering, parsed_in_a_turn
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["http", "sse"])
 
@@ -129,3 +130,26 @@ async def test_a_server_that_accepts_and_never_answers_is_given_up(serve, transp
         assert await server.down() == (
             f"The MCP server 'lab' is down: no response in time at http://127.0.0.1:{port}/"
         )
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEAD + b"1\r\n:\r\n" * 10_000 + b"0\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\n\r\n" * 3_000 + HEAD + b"0\r\n\r\n",
+    ],
+    ids=["chunks", "informational responses"],
+)
+@TRANSPORTS
+async def test_a_response_of_tiny_parts_leaves_the_event_loop_its_turns(
+    serve, monkeypatch, data, transport
+):
+    async with answering(data) as port, parsed_in_a_turn(monkeypatch) as counts:
+        server = serve({"url": f"http://127.0.0.1:{port}/", "transport": transport, "timeout": 2})
+        await server.down()
+        await server.mcp.stop()
+    assert counts.total() > 1_000
+    assert max(counts.values()) < 1_000

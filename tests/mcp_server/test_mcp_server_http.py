@@ -75,6 +75,29 @@ async def test_a_body_of_100_megabytes_is_refused_before_it_is_read(serve, versi
     assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
 
 
+async def test_of_very_long_bodies_that_do_not_end_the_oldest_is_given_up(serve):
+    serving = await serve(add)
+    url = httpx2.URL(serving.url)
+    length = 4 * 1024 * 1024
+    head = (
+        f"POST /mcp HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\r\n"
+    )
+    opened = []
+    for _ in range(18):
+        opened.append(await asyncio.open_connection(url.host, url.port))
+        opened[-1][1].write(head.encode() + b" " * (length - 1))
+        await opened[-1][1].drain()
+    async with asyncio.timeout(SECONDS / 2):  # less than a body may take
+        assert b" 408 " in await opened[0][0].readline()
+    client = await serving.client("legacy")
+    assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
+    opened[-1][1].write(b" ")  # the newest may end
+    assert b" 400 " in await opened[-1][0].readline()
+    for _, writer in opened:
+        writer.transport.abort()
+
+
 async def test_a_body_that_ends_early_finds_no_fault(serve, caplog):
     serving = await serve(add)
     url = httpx2.URL(serving.url)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
 _SECONDS = 10.0
+_MOST_BYTES = 64 * 1024
 _OTHER_PATHS = ("/mcp", "/sse", "/mcp/", "/")
 _HELLO = {
     "jsonrpc": "2.0",
@@ -188,8 +189,14 @@ async def _speaks_mcp(client: httpx2.AsyncClient, url: str) -> bool:
                 return True
             if not kind.startswith("application/json"):
                 return False
-            return b'"jsonrpc"' in await response.aread()
-    except httpx2.HTTPError:
+            body = b""
+            async with asyncio.timeout(_SECONDS):
+                async for piece in response.aiter_bytes():
+                    body += piece
+                    if len(body) > _MOST_BYTES:
+                        break
+            return b'"jsonrpc"' in body
+    except (httpx2.HTTPError, TimeoutError):
         return False
 
 

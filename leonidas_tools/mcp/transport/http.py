@@ -9,6 +9,7 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from leonidas_tools.files.gradual_reads import read_gradually
 from leonidas_tools.mcp.auth import client_auth
 from leonidas_tools.mcp.transport.bounded import ResponseBounds
 from leonidas_tools.mcp.transport.http_client import CONNECT_SECONDS, ReportingClient
@@ -80,7 +81,9 @@ class HTTPServer:
                 await self._auth.settle()
 
     async def _open_login_client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(verify=await tls_context(self._settings))
+        client = httpx2.AsyncClient(verify=await tls_context(self._settings))
+        read_gradually(client)
+        return client
 
     @asynccontextmanager
     async def _streamable(

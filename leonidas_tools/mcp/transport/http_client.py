@@ -11,6 +11,7 @@ from mcp.client.auth import OAuthFlowError
 from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
+from leonidas_tools.files.gradual_reads import read_gradually
 from leonidas_tools.mcp.auth.failures import (
     LoginNeededError,
     LoginRequiredError,
@@ -65,6 +66,7 @@ class ReportingClient(httpx2.AsyncClient):
         self, *, on_failure: Callable[[str], None], bounds: ResponseBounds, **options: Any
     ) -> None:
         super().__init__(**options)
+        read_gradually(self)
         self._on_failure = on_failure
         self._bounds = bounds
 

@@ -35,6 +35,10 @@ _MOST_ITEMS = 10_000
 """Most entries of a message that the library checks: each may block the event loop for about 25
 microseconds, and need 5 kB of memory."""
 _TOO_MANY = f"more than {_MOST_ITEMS:,} entries"
+_MOST_UNSENT = 100
+"""Most answers to the server's requests that wait to be sent. Each waits in a task of its own, and
+a server may send requests faster than it takes the answers."""
+_TOO_FAST = "requests faster than their answers are taken"
 _NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
 """Fields that may contain any JSON, which is not checked."""
 _LONGEST_REASON = 8_192
@@ -51,7 +55,8 @@ class LenientTransport:
     tasks, although its types do: their responses lack a field that it requires.
 
     The library checks every entry of a message, and describes each invalid one. So a message with
-    too many entries is not passed on, and a listing with too many is checked tool by tool.
+    too many entries is not passed on, and a listing with too many is checked tool by tool. Nor is a
+    request passed on while too many answers wait to be sent.
 
     `outputs` removes the output schemas from listings.
     """
@@ -69,6 +74,8 @@ class LenientTransport:
         self._outputs = outputs
         self._without_tokens = without_tokens
         self._version = version
+        self.unsent = 0
+        """Number of answers that wait to be sent."""
         self._checks_by_tool = False
         self._asked: dict[object, str] = {}
 
@@ -106,7 +113,8 @@ class LenientTransport:
         item = replace(item, message=self._masked(item.message))
         message = item.message
         if isinstance(message, mcp_types.JSONRPCRequest | mcp_types.JSONRPCNotification):
-            return ValueError(_TOO_MANY) if _has_too_many_items(message.params) else item
+            fault = self._fault(message)
+            return item if fault is None else ValueError(fault)
         asked = None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
         if isinstance(message, mcp_types.JSONRPCError):
             return replace(item, message=_short(message))
@@ -122,6 +130,14 @@ class LenientTransport:
         else:
             return item
         return replace(item, message=message.model_copy(update={"result": result}))
+
+    def _fault(
+        self, message: mcp_types.JSONRPCRequest | mcp_types.JSONRPCNotification
+    ) -> str | None:
+        """Return why a message of the server is not passed on; `None` if it is."""
+        if isinstance(message, mcp_types.JSONRPCRequest) and self.unsent >= _MOST_UNSENT:
+            return _TOO_FAST
+        return _TOO_MANY if _has_too_many_items(message.params) else None
 
     def _masked(self, message: mcp_types.JSONRPCMessage) -> mcp_types.JSONRPCMessage:
         """Return the message without tokens; the same object if there are none."""
@@ -280,7 +296,14 @@ class _Write:
 
     async def send(self, item: SessionMessage, /) -> None:
         self._lenient.sent(item)
-        await self._stream.send(item)
+        if not isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
+            await self._stream.send(item)
+            return
+        self._lenient.unsent += 1
+        try:
+            await self._stream.send(item)
+        finally:
+            self._lenient.unsent -= 1
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -7,6 +7,7 @@ number of characters to write.
 
 import codecs
 import json
+import os
 import re
 import resource
 import sys
@@ -14,7 +15,11 @@ from collections.abc import Iterator
 from typing import Any
 
 _MOST_BYTES = 2 << 30
+_LEAST_BYTES = 192 << 20
+_BYTES_PER_BYTE = 160
+"""Memory that a page may take for each of its bytes; a long table takes some 140."""
 _MOST_SECONDS = 20
+_NICENESS = 10
 _HEAD_BYTES = 1_024
 _GUESSED_BYTES = 65_536
 _LONGEST_CHARACTER = 4
@@ -105,13 +110,16 @@ def _is_hidden(element: Any) -> bool:
 
 def main() -> None:
     """Read a page from the standard input, and write its text as JSON."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+    os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import trafilatura  # noqa: F401 - loads while the page is being fetched
 
     asked = json.loads(sys.stdin.buffer.readline())
-    text = decoded(sys.stdin.buffer.read(), asked["charset"])
+    body = sys.stdin.buffer.read()
+    most_bytes = min(_LEAST_BYTES + _BYTES_PER_BYTE * len(body), _MOST_BYTES)
+    resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+    text = decoded(body, asked["charset"])
     found = extracted(text) if asked["is_html"] else {"title": "", "text": text, "date": ""}
     most = asked["characters"]
     found["text"] = found["text"][:most]

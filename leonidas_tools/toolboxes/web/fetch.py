@@ -11,7 +11,6 @@ import re
 import socket
 import ssl
 import zlib
-from asyncio import get_running_loop
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,9 @@ import httpx2
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.files.certificates import trusted_certificates
+from leonidas_tools.files.gradual_reads import GradualReads
 from leonidas_tools.results.texts import say
+from leonidas_tools.workers.threads import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _MOST_REDIRECTS = 5
 _MOST_HEADER_LENGTH = 8192
+_MOST_PIECES = 20_000
+"""Most pieces of a body that are read: a chunk of one byte takes as long as a long one."""
 _CONNECT_SECONDS = 5.0
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
 _LONGEST_HOST = 253
@@ -72,23 +75,22 @@ class Fetched:
     is_cut: bool  # whether the body is longer
 
 
-async def look_up(host: str, port: int) -> Collection[str]:
-    """Return the IP addresses of a host.
-
-    Raises:
-        OSError: The host cannot be resolved.
-    """
-    infos = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return dict.fromkeys(str(each[4][0]) for each in infos)
-
-
 class Fetcher:
     """Fetches pages within the limits of the settings."""
 
-    def __init__(self, settings: WebSettings, resolve: Resolve = look_up) -> None:
+    def __init__(self, settings: WebSettings, resolve: Resolve | None = None) -> None:
         self._most_bytes = settings.max_page_kilobytes * 1024
-        self._network = _PublicNetwork(settings.allow_private, resolve)
+        # Threads of their own: a name server that does not answer holds one for half a minute, and
+        # in the pool of `asyncio.to_thread` it would hold up all sessions.
+        self._lookups = Workers(threads=8)
+        self._network = _PublicNetwork(settings.allow_private, resolve or self._look_up)
+        self._gradual = GradualReads(self._network)
         self._proxy = None if settings.proxy is None else _proxy(settings.proxy)
+
+    async def _look_up(self, host: str, port: int) -> Collection[str]:
+        find = socket.getaddrinfo
+        infos = await self._lookups.in_thread(find, host, port, type=socket.SOCK_STREAM)
+        return dict.fromkeys(str(each[4][0]) for each in infos)
 
     async def fetch(self, address: str) -> Fetched:
         """Fetch a page; the caller sets a timeout.
@@ -136,23 +138,26 @@ class Fetcher:
         """Return a pool that connects to the host, or to a proxy that resolves the host."""
         certificates = await trusted_certificates()
         if self._proxy is None:
-            return httpcore2.AsyncConnectionPool(certificates, network_backend=self._network)
+            return httpcore2.AsyncConnectionPool(certificates, network_backend=self._gradual)
         try:
             await self._network.addresses(url.raw_host.decode("ascii"), url.port or 443)
         except ToolError as error:
             if error.reason_code != _UNKNOWN_HOST:  # the proxy may resolve it
                 raise
-        return httpcore2.AsyncConnectionPool(certificates, proxy=self._proxy)
+        return httpcore2.AsyncConnectionPool(
+            certificates, proxy=self._proxy, network_backend=GradualReads(httpcore2.AnyIOBackend())
+        )
 
     async def _read(
         self, url: httpx2.URL, headers: Mapping[str, str], response: httpcore2.Response
     ) -> Fetched:
         kind, charset = _media_type(headers.get("content-type", ""))
         decode = _decoder(headers.get("content-encoding", ""))
-        body, is_cut = bytearray(), False
+        body, pieces, is_cut = bytearray(), 0, False
         async for piece in response.aiter_stream():
             body += decode(piece, self._most_bytes + 1 - len(body))
-            if len(body) > self._most_bytes:
+            pieces += 1
+            if len(body) > self._most_bytes or pieces == _MOST_PIECES:
                 del body[self._most_bytes :]
                 is_cut = True
                 break

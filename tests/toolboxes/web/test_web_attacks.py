@@ -1,9 +1,11 @@
 """Attacks on the web toolbox: each gets a clear answer, and nothing is asked that must not be."""
 
+import asyncio
 import base64
 import contextlib
 import gzip
 import json
+import resource
 import shutil
 import socket
 import ssl
@@ -16,12 +18,15 @@ import pytest
 
 from leonidas_tools import ToolError
 from leonidas_tools.errors import ToolboxError
+from leonidas_tools.toolboxes.web import _EXTRACT
 from leonidas_tools.toolboxes.web.fetch import Fetcher, is_public
 from leonidas_tools.toolboxes.web.program import program
 from leonidas_tools.toolboxes.web.settings import WebSettings
 from tests.toolboxes.web.servers import BREAD, runtime
+from tests.turns import answering, parsed_in_a_turn
 
 ROOT = Path(__file__).parents[3]
+SECONDS = 30
 
 # No address but those of the public web.
 
@@ -446,6 +451,52 @@ async def test_no_page_keeps_its_reader_busy_for_long(service, ask, body):
     service.gives("/p", body)
     answer = await ask("read_page", {"url": f"{service.address}/p"}, timeout="5s")
     assert answer["status"] in {"ok", "no_results", "failed", "timeout"}
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "read"),
+    [
+        (HEAD + b"1\r\na\r\n" * 10_000 + b"0\r\n\r\n", 10_000),
+        (HEAD + b"1\r\na\r\n" * 30_000 + b"0\r\n\r\n", 20_000),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 3_000 + HEAD + b"0\r\n\r\n", 0),
+    ],
+    ids=["chunks", "too many chunks", "informational responses"],
+)
+async def test_a_response_of_tiny_parts_leaves_the_event_loop_its_turns(monkeypatch, data, read):
+    fetcher = Fetcher(WebSettings(allow_private=("127.0.0.1",)))
+    async with answering(data) as port, parsed_in_a_turn(monkeypatch) as counts:
+        page = await fetcher.fetch(f"http://127.0.0.1:{port}/")
+    assert (len(page.body), page.is_cut) == (read, read == 20_000)
+    assert max(counts.values()) < 1_000
+
+
+async def test_name_servers_that_do_not_answer_hold_up_nothing_else(monkeypatch):
+    goes_on = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: goes_on.wait(SECONDS) and [])
+    fetcher, loop = Fetcher(WebSettings()), asyncio.get_running_loop()
+    asking = [loop.create_task(fetcher.fetch(f"http://{number}.test/")) for number in range(40)]
+    try:
+        async with asyncio.timeout(SECONDS):
+            await asyncio.sleep(0)  # all lookups begin
+            await asyncio.to_thread(int)
+    finally:
+        goes_on.set()
+        found = await asyncio.gather(*asking, return_exceptions=True)
+    assert {each.reason_code for each in found} == {"unknown_host"}
+
+
+async def test_a_page_is_given_memory_by_its_length():
+    body = b"<br>" * 250_000
+    async with program(_EXTRACT) as process:
+        process.stdin.write(b'{"charset": "", "characters": 10, "is_html": true}\n' + body)
+        process.stdin.write_eof()
+        async with asyncio.timeout(SECONDS):
+            while (most := resource.prlimit(process.pid, resource.RLIMIT_AS)[0]) < 0:
+                await asyncio.sleep(0.01)
+    assert most < 400 << 20
 
 
 # Bookmarks.
