@@ -37,6 +37,14 @@ async def listed(registry, awaited):
     return names
 
 
+NOTE = {
+    "message": "This is the result of an equal call that was cancelled after its effect had begun. "
+    "Nothing was done now. Call again only if the user wants it done once more.",
+    "reason_code": "cancelled_call",
+}
+"""What the model reads with the result of a call with an effect that it has cancelled."""
+
+
 def was_cancelled(heard):
     return any(part.tool_cancellation for part in heard.parts)
 
@@ -67,7 +75,9 @@ async def test_what_one_session_cancels_another_session_still_hears(table, tools
         for session in (one, other):
             session.say(again)
     answer = row.answer, row.media
+    went_on = answers(one.heard)["2"][0].get("reason_code") == "cancelled_call"
+    noted = {**row.answer, **NOTE} if went_on else row.answer
     assert [answers(session.heard) for session in (one, other)] == [
-        {"2": answer},
+        {"2": (noted, row.media)},
         {"1": answer, "2": answer},
     ]
