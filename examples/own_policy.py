@@ -22,8 +22,7 @@ class OfficeHours:
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Run a call, or refuse it."""
-        is_bound = call.tool is not None and "office" in call.tool.metadata.tags
-        if is_bound and not time(9) <= self._now() < time(17):
+        if "office" in call.tags and not time(9) <= self._now() < time(17):
             return ToolResult(
                 status=ResultStatus.DENIED,
                 message="The office is closed; offer to call back tomorrow after nine.",

@@ -64,11 +64,13 @@ _REFUSED = re.compile(
     r"|prohibit\w*|(?:(?:every|any|no)(?: ?one|body|thing)|all) but|avoid\w*"
     r"|refus\w+|declin\w+|reject\w*|ignor\w+|stop \w+ing|instead of|rather than|out of"
     r"|n[ãa]o|nunca|jamais|nem|ningu[ée]m|nada|de \w+ nenhuma?|sem|recus\w+|evit\w+|em vez de"
-    r"|exceto|menos(?!\s*\d)|pro[ií]b\w*|nicht|kein\w*|nie(?:mals)?|pas|не|нет)\b"
+    r"|exceto|menos(?!\s*\d)|pro[ií]b\w*|nicht|kein\w*|nie(?:mals)?|ohne|pas|не|нет)\b"
     r"|[不别別没沒勿]|拒绝|拒絕|避免|忽略|除了|除开|禁止)"
     r"(?!\s*(?:forget|hesitate|esque|忘))"
 )
 """Words of a clause that refuses or denies what is said in it."""
+_PORTUGUESE = re.compile(r"\b(?:ao|aos|à|às|uma|com|meu|minha|você|pra|pelo|pela|em|num|numa)\b")
+"""Words of no other language here: beside them, "no" means "in the"."""
 
 _REFUSAL_WORDS = """
 don't dont not never stop cancel forget ignore nevermind kidding joking nunca jamais nem cancela
@@ -362,7 +364,8 @@ def _without_refusal(clause: str) -> str:
 
     That is all of the clause, or what stands after the last "and" or "but" before the refusal.
     """
-    refused = _REFUSED.search(clause)
+    is_portuguese = _PORTUGUESE.search(clause) is not None
+    refused = _REFUSED.search(re.sub(r"\bno\b", "em", clause) if is_portuguese else clause)
     if refused is None:
         return clause
     starts = [join.start() for join in _JOINS.finditer(clause)]

@@ -360,6 +360,13 @@ class ToolCall:
         return f"{self.session.id}-{self.number}"
 
     @property
+    def tags(self) -> frozenset[str]:
+        """Return the tags of its tool: those of the settings, or else of the tool itself."""
+        if self.settings is not None and self.settings.tags is not None:
+            return frozenset(self.settings.tags)
+        return frozenset() if self.tool is None else frozenset(self.tool.metadata.tags)
+
+    @property
     def redaction(self) -> Redaction:
         """Return the redaction of the secrets of its tool and of the settings."""
         redaction = PLAIN_REDACTION if self.tool is None else self.tool.redaction

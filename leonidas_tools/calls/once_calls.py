@@ -9,6 +9,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.call import ResultStatus, comparable, repeated
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = tuple[str, bytes]
 """The id of a call, and a digest of what it asks for."""
+
+logger = visible_logger(__name__)
 
 _REMEMBERED = 65_536
 _KEPT_OUTCOMES = 64
@@ -27,8 +30,8 @@ class OnceCall:
     """A call with a side effect: the stream that made it, and its result."""
 
     __slots__ = (
-        "_over", "_requests", "_runs", "call_id", "cancelled", "happened", "is_over", "name",
-        "number", "result", "stream",
+        "_over", "_requests", "_runs", "call_id", "cancelled", "is_over", "may_have_happened",
+        "name", "number", "result", "stream",
     )  # fmt: skip
 
     def __init__(self, call: ToolCall, stream: object) -> None:
@@ -43,8 +46,8 @@ class OnceCall:
         self.result: ToolResult | None = None
         """The result; `None` until the call ends, and after newer results have replaced it."""
         self.is_over = False
-        self.happened = False
-        """True if the call is over, and its side effect has or may have happened."""
+        self.may_have_happened = False
+        """True if the call is over, and its side effect has happened or may have happened."""
         self._over: asyncio.Event | None = None
 
     def end(self, result: ToolResult, *, begun: bool) -> None:
@@ -53,13 +56,13 @@ class OnceCall:
         # After any other result the model may call again, whether it has read that result or not.
         self.end_with(begun and (result.ok or result.status is ResultStatus.UNKNOWN_OUTCOME))
 
-    def end_with(self, happened: bool) -> None:
-        """End the call, or its undoing, whose side effect has or has not happened."""
-        self.happened, self.is_over = happened, True
+    def end_with(self, may_have_happened: bool) -> None:
+        """End the call, or its undoing, whose side effect may have happened or has not."""
+        self.may_have_happened, self.is_over = may_have_happened, True
         if self._over is not None:
             self._over.set()
 
-    def begin_run(self, call: ToolCall) -> None:
+    def note_run(self, call: ToolCall) -> None:
         """Note that the call may run a tool, with its validated arguments."""
         self._runs.append(
             (call.name, call.arguments)
@@ -88,11 +91,14 @@ class OnceCall:
         self.is_over, self._over = False, None
 
     async def outcome(self) -> ToolResult | None:
-        """Wait for the end of the call, and return its result; `None` if nothing has happened."""
+        """Wait for the end of the call, and return its result; `None` if nothing has happened.
+
+        A result that is no longer kept is `unknown_outcome`.
+        """
         if not self.is_over:
             self._over = self._over or asyncio.Event()
             await self._over.wait()
-        return repeated(self.name, self.result) if self.happened else None
+        return repeated(self.name, self.result) if self.may_have_happened else None
 
 
 class OnceCalls:
@@ -109,8 +115,8 @@ class OnceCalls:
     def __init__(self) -> None:
         self._calls: OrderedDict[Key, OnceCall] = OrderedDict()
         self._running: dict[int, OnceCall] = {}
-        self._outcomes: deque[OnceCall] = deque()
-        self._cancelled: deque[OnceCall] = deque(maxlen=_MOST_CANCELLED)
+        self._with_results: deque[OnceCall] = deque()
+        self._cancelled: deque[OnceCall] = deque()
 
     def find(self, key: Key) -> OnceCall | None:
         """Return the call with this key, if the session has made it."""
@@ -151,15 +157,15 @@ class OnceCalls:
 
     def cancel_ended(self, call_id: str, stream: object) -> None:
         """Note that a call of a stream that has ended was cancelled before its result was read."""
-        calls = (each for each in reversed(self._outcomes) if each.call_id == call_id)
+        calls = (each for each in reversed(self._with_results) if each.call_id == call_id)
         ended = next((each for each in calls if each.stream is stream), None)
-        if ended is not None and ended.happened:
+        if ended is not None and ended.may_have_happened:
             self._cancel(ended)
 
     def begin_undoing(self, number: int) -> OnceCall | None:
         """Note that a call that has ended is cancelled and undone; an equal call waits for that."""
-        ended = next((each for each in self._outcomes if each.number == number), None)
-        if ended is None or not ended.happened:
+        ended = next((each for each in self._with_results if each.number == number), None)
+        if ended is None or not ended.may_have_happened:
             return None
         ended.reopen()
         self._cancel(ended)
@@ -179,7 +185,7 @@ class OnceCalls:
         made = self._running.get(call.number)
         if made is None:
             return None
-        made.begin_run(call)
+        made.note_run(call)  # it may run on and be cancelled itself
         request = _exact_request_of(call.name, call.arguments) if self._cancelled else None
         if request is None:
             return None
@@ -193,20 +199,29 @@ class OnceCalls:
         self._cancelled.appendleft(cancelled)
 
     def _cancel(self, call: OnceCall) -> None:
-        if not call.cancelled:
-            call.cancelled = True
-            self._cancelled.append(call)
+        if call.cancelled:
+            return
+        call.cancelled = True
+        self._cancelled.append(call)
+        if len(self._cancelled) > _MOST_CANCELLED:
+            forgotten = self._cancelled.popleft()
+            logger.warning(
+                "More than %d cancelled calls had a side effect that the model does not know of; "
+                "if it repeats the oldest, of %r, that runs again",
+                _MOST_CANCELLED,
+                forgotten.name,
+            )
 
     def _drop_if_nothing_happened(self, ended: OnceCall) -> None:
-        if not ended.happened and ended in self._cancelled:
+        if not ended.may_have_happened and ended in self._cancelled:
             self._cancelled.remove(ended)
 
     def _keep(self, ended: OnceCall) -> None:
-        if ended in self._outcomes:
-            self._outcomes.remove(ended)
-        self._outcomes.append(ended)
-        if len(self._outcomes) > _KEPT_OUTCOMES:
-            self._outcomes.popleft().forget()
+        if ended in self._with_results:
+            self._with_results.remove(ended)
+        self._with_results.append(ended)
+        if len(self._with_results) > _KEPT_OUTCOMES:
+            self._with_results.popleft().forget()
 
 
 def request_of(name: str, arguments: Mapping[str, Any]) -> bytes:
@@ -218,7 +233,7 @@ def request_of(name: str, arguments: Mapping[str, Any]) -> bytes:
 
 
 def _exact_request_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
-    """Return the same digest; `None` if the arguments cannot be compared."""
+    """Return the digest of `request_of`; `None` if the arguments cannot be compared."""
     try:
         return _digest(_to_json([name, comparable(arguments)]))
     except Exception:  # noqa: BLE001 - whatever the arguments are

@@ -12,9 +12,9 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.calls.events import EventKind
-from leonidas_tools.live.listener_queue import is_speech
 from leonidas_tools.live.live_events import status_part
 from leonidas_tools.live.media import seconds_of
+from leonidas_tools.live.part_queue import is_speech
 from leonidas_tools.live.tool_options import Filler, filler_for, wording_of
 from leonidas_tools.processors.parts import TOOL_EVENT, StatusPart
 from leonidas_tools.redaction import described

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from genai_processors import context as context_lib
 
-from leonidas_tools.live.listener_queue import is_speech
 from leonidas_tools.live.media import seconds_of
+from leonidas_tools.live.part_queue import is_speech
 from leonidas_tools.processors.parts import StatusPart
 from leonidas_tools.redaction import redact, redact_text
 

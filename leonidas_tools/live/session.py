@@ -16,10 +16,10 @@ from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.live.dead_air import SilenceFiller
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.live.listener_queue import ListenerQueue, is_speech
 from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents, typed_text
 from leonidas_tools.live.messages import is_input
 from leonidas_tools.live.model_input import ModelInputQueue
+from leonidas_tools.live.part_queue import PartQueue, is_speech
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.answers import (
@@ -141,7 +141,7 @@ class _Loop:
         self._inbox = ModelInputQueue(live.settle_seconds)
         # A slow player must not delay function responses. So they are not routed in the generator
         # that yields, and all parts for the listener wait in a queue of their own.
-        self.out = ListenerQueue()
+        self.out = PartQueue()
         self._recorder = _TranscriptRecorder(session)
         self._events = LiveEvents(runtime, session)
         self._notices = None if runtime is None else runtime.notices

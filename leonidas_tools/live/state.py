@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from leonidas_tools.live.call_tracker import CallTracker
-from leonidas_tools.live.listener_queue import ListenerQueue
 from leonidas_tools.live.live_events import live_event
+from leonidas_tools.live.part_queue import PartQueue
 from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.live.tool_options import declarations_for, may_repeat, wording_of
 
@@ -140,7 +140,7 @@ class LiveState:
     needs_ids: bool = True  # a response must have an id, even if the server gave none
     session: ToolSession | None = None  # the conversation that the tools are declared in
     calls: CallTracker = field(init=False)
-    out: ListenerQueue = field(default_factory=ListenerQueue)
+    out: PartQueue = field(default_factory=PartQueue)
     # passes an audio frame around the queue; false if the frame must go through the queue
     take_audio: Callable[[ProcessorPart], bool] | None = None
     turn: TurnState = field(default_factory=TurnState)

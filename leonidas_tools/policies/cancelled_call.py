@@ -1,7 +1,7 @@
 """Answer a call with the result of an equal one that was cancelled when its effect had begun.
 
-A barge-in cancels a call without an answer, although a side effect that must not happen twice runs
-to its end. The model, which has not read the result, may make the call again.
+After a barge-in, the server gets no answer to a call that it has cancelled. A side effect that must
+not happen twice may still finish, and the model, which does not know, may make the call again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REASON = "cancelled_call"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CancelledCall:
+class ReuseCancelled:
     """Gives a call the result of an equal call that was cancelled, once; then calls run again."""
 
     leaves_results = True
@@ -61,7 +61,7 @@ def _with_note(result: ToolResult) -> ToolResult:
     return replace(result, message=message, reason_code=_REASON)
 
 
-def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[CancelledCall]:
+def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[ReuseCancelled]:
     """Yield the policy of a tool whose effect must not happen twice."""
     if options.is_once:
-        yield CancelledCall()
+        yield ReuseCancelled()

@@ -1,4 +1,4 @@
-"""Plain functions before and after a call, as policies."""
+"""The user's own policies, and plain functions before and after a call."""
 
 from __future__ import annotations
 

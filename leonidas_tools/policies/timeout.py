@@ -1,4 +1,4 @@
-"""Timeouts of attempts and of whole calls."""
+"""Limit the time of each attempt; `deadline` limits the whole call."""
 
 from __future__ import annotations
 

@@ -210,7 +210,9 @@ def with_policies(page: str) -> str:
     for number, name in enumerate(ORDER, start=1):
         file = name.partition(".")[0]
         module = importlib.import_module(f"{PACKAGE}.policies.{file}")
-        summary = (module.__doc__ or "").partition("\n")[0]
+        function = getattr(module, name.partition(".")[2])
+        about = module.__doc__ if function.__name__ == "for_tool" else function.__doc__
+        summary = (about or "").partition("\n")[0]
         lines.append(f"{number}. `{name}`: {summary}")
     listed = "\n".join(lines)
     return re.sub(r"^1\. `.*?(?=\n\n)", lambda _: listed, page, flags=re.DOTALL | re.MULTILINE)

@@ -10,7 +10,7 @@ import pytest
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession
 from leonidas_tools.simulator import (
     Call,
     LiveSimulator,
@@ -21,8 +21,7 @@ from leonidas_tools.simulator import (
 from tests.docs.rooms import PACKAGE, PAGE, PICTURE, drawn, with_policies, with_table
 
 CALL_PAGE = PAGE.with_name("way-of-a-call.md")
-IN_ORDER = re.compile(r"^\| \d+ \| `([\w/]+\.py)` \|", re.MULTILINE)
-OF_A_SESSION = re.compile(r"^\| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
+STEP = re.compile(r"^\| `([\w/]+\.py)` \| `([\w.<>]+)` \|", re.MULTILINE)
 _OF_A_TASK = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -36,8 +35,7 @@ def test_the_table_of_rooms_says_what_their_docstrings_say():
     assert PAGE.read_text() == with_table(PAGE.read_text())
 
 
-@tool(effect="read")
-async def get_weather(city: str) -> dict[str, str]:
+def get_weather(city: str) -> dict[str, str]:
     """Current weather in a city."""
     return {"city": city}
 
@@ -50,21 +48,35 @@ def _is_timed(frame: FrameType | None) -> bool:
     return frame is not None and first is not None and not first.f_code.co_flags & _OF_A_TASK
 
 
-async def test_a_call_enters_the_files_of_the_page_in_its_order():
-    entered: list[str] = []
+def _steps(heading: str, next_heading: str) -> list[tuple[str, str]]:
+    """Return the rows of the page between two headings."""
+    text = CALL_PAGE.read_text()
+    return STEP.findall(text[text.index(heading) : text.index(next_heading)])
+
+
+async def test_a_call_enters_the_functions_of_the_page_in_their_order_and_no_other_file():
+    entered: list[tuple[str, str]] = []
+    of_tasks: list[str | None] = []
+    reading, starts = ("processors/call_stream.py", "_Calls.read"), [0]
 
     def note(frame, event, _):
         _, found, file = frame.f_code.co_filename.partition(f"/{PACKAGE}/")
-        if event == "call" and found and file not in entered and not _is_timed(frame):
-            entered.append(file)
+        if event == "call" and found:
+            entered.append((file, frame.f_code.co_qualname))
+            of_tasks.append(None if _is_timed(frame) else file)
 
     answers: asyncio.Queue[object] = asyncio.Queue()
 
     async def calls():
         before = sys.getprofile()
-        for profile in (before, note):  # the second call finds compiled what is compiled once
-            sys.setprofile(profile)
-            yield ProcessorPart.from_function_call(name="get_weather", args={"city": "Faro"})
+        for call_id in "12":  # the second call finds compiled what is compiled once
+            if call_id == "2":
+                starts.append(len(entered) - 1 - entered[::-1].index(reading))
+            part = ProcessorPart.from_function_call(name="get_weather", args={"city": "Faro"})
+            part.metadata["id"] = call_id
+            yield part
+            if call_id == "1":
+                sys.setprofile(note)
             await answers.get()
         sys.setprofile(before)
 
@@ -72,7 +84,10 @@ async def test_a_call_enters_the_files_of_the_page_in_its_order():
         async for part in AdvancedToolProcessor(tools=[get_weather])(calls()):
             if part.function_response:
                 answers.put_nowait(part)
-    assert entered == IN_ORDER.findall(CALL_PAGE.read_text())
+    rows = _steps("## From the part", "## In a Live session")
+    rest = iter(entered[starts[-1] :])
+    assert [row for row in rows if row not in rest] == []
+    assert {*of_tasks[starts[-1] :]} - {None} <= {file for file, _ in rows}
 
 
 @pytest.mark.slow
@@ -97,7 +112,7 @@ async def test_a_call_of_a_live_session_enters_the_functions_of_the_page_in_thei
         finally:
             sys.setprofile(before)
     rest = iter(entered[entered.index(("live/call_tracker.py", "CallTracker.ask")) - 20 :])
-    rows = OF_A_SESSION.findall(CALL_PAGE.read_text())
+    rows = _steps("## In a Live session", "## A call that asks")
     assert len(rows) > 15
     assert [row for row in rows if row not in rest] == []
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession, tool
-from leonidas_tools.live.listener_queue import is_speech
+from leonidas_tools.live.part_queue import is_speech
 from leonidas_tools.processors.call_stream import _Calls
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.talking import MODELS, Talk, frame, held, is_call, typed

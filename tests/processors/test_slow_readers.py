@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, tool
-from leonidas_tools.live.listener_queue import ListenerQueue
 from leonidas_tools.live.model_input import ModelInputQueue
+from leonidas_tools.live.part_queue import PartQueue
 from leonidas_tools.processors.answers import progress_part
 from leonidas_tools.processors.stage import MOST_OF_EACH, MOST_REPLACEABLE, CoalescingQueue
 from tests.promises.faults.play import call
@@ -178,7 +178,7 @@ async def progress_parts(told_times):
 
 
 async def test_a_listener_who_does_not_read_finds_the_newest_progress_and_all_the_speech():
-    outbox = ListenerQueue()
+    outbox = PartQueue()
     speech = [ProcessorPart(b"\0", mimetype="audio/pcm") for _ in range(100)]
     for told, spoken in zip(await progress_parts(100), speech, strict=True):
         outbox.put(told)

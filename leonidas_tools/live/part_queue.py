@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BURST = 64
 
 
-class ListenerQueue:
+class PartQueue:
     """A queue with one reader, so that a slow player delays only itself.
 
     Only the progress events of calls are bounded.
