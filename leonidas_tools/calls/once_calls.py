@@ -8,7 +8,8 @@ import json
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.calls.call import ResultStatus, comparable, repeated
+from leonidas_tools.calls.call import REPEATED, ResultStatus, comparable, repeated
+from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class OnceCall:
     """A call with a side effect: the stream that made it, and its result."""
 
     __slots__ = (
-        "_over", "_requests", "_runs", "call_id", "cancelled", "is_over", "may_have_happened",
-        "name", "number", "result", "stream",
+        "_over", "_requests", "_runs", "call_id", "cancelled", "is_over", "is_reported",
+        "may_have_happened", "name", "number", "reports", "result", "stream",
     )  # fmt: skip
 
     def __init__(self, call: ToolCall, stream: object) -> None:
@@ -41,6 +42,10 @@ class OnceCall:
         self._runs: list[tuple[str, Mapping[str, Any]]] = []
         self._requests: set[bytes | None] = set()
         self.stream = stream
+        self.is_reported = False
+        """True if another call returns the result of this one, which a person has approved."""
+        self.reports: OnceCall | None = None
+        """The approved call whose result is the result of this one."""
         self.cancelled = False
         """True once the call was cancelled; its result answers at most one other call."""
         self.result: ToolResult | None = None
@@ -141,13 +146,32 @@ class OnceCalls:
         self._drop_if_nothing_happened(ended)
 
     def end_again(self, call: ToolCall, result: ToolResult) -> None:
-        """Replace the result of a call that a person has approved or retried since."""
+        """Note that a call whose result was sent runs again, or replace that result.
+
+        A person has approved or retried the call since. Until it ends, an equal call waits for its
+        result, unless a call that reports the answer of the user has that result.
+        """
         if call.id is None:
             return
-        ended = self._calls.get((call.id, request_of(call.name, call.arguments)))
-        if ended is not None:
-            ended.result = result
-            self._keep(ended)
+        again = self._calls.get((call.id, request_of(call.name, call.arguments)))
+        if again is None:
+            return
+        if result.reason_code == REPEATED:
+            again.reopen()
+            again.cancelled = False
+            by = innermost()
+            reporting = None if by is None else self._running.get(by.call.number)
+            again.is_reported = reporting is not None
+            if reporting is None:
+                self._cancel(again)
+            else:
+                reporting.reports = again
+        elif not again.is_over:
+            again.end(result, begun=True)
+            if again in self._cancelled and not (again.is_reported and again.may_have_happened):
+                self._cancelled.remove(again)  # the model reads this result, or nothing happened
+        again.result = result
+        self._keep(again)
 
     def cancel(self, number: int) -> None:
         """Note that the running call with this number in the session was cancelled."""
@@ -203,6 +227,8 @@ class OnceCalls:
             return
         call.cancelled = True
         self._cancelled.append(call)
+        if call.reports is not None:
+            self._cancel(call.reports)
         if len(self._cancelled) > _MOST_CANCELLED:
             forgotten = self._cancelled.popleft()
             logger.warning(

@@ -3,6 +3,7 @@
 import asyncio
 import math
 
+import pytest
 from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
@@ -292,6 +293,76 @@ async def test_the_result_of_an_approved_call_is_told_if_the_answer_with_it_is_c
             lambda taken: any("sent to Ana" in (p.part.text or "") for p in taken)
         )
     assert sent == ["Ana"]
+
+
+class Payments:
+    """A payment that needs approval, and goes on when it is let."""
+
+    def __init__(self):
+        self.begun, self.go_on, self.paid = asyncio.Event(), asyncio.Event(), []
+
+    def tools(self):
+        @tool(requires_approval=True)
+        async def pay(to: str) -> str:
+            self.begun.set()
+            await self.go_on.wait()
+            self.paid.append(to)
+            return f"paid {to}"
+
+        return AdvancedToolProcessor([pay], builtin_tools=False)
+
+
+@pytest.mark.parametrize("ends", ["before the cancellation", "before the next call", "after it"])
+async def test_a_payment_that_goes_on_after_a_barge_in_into_its_approval_is_not_asked_again(ends):
+    payments, session = Payments(), ToolSession()
+    async with Conversation(session=session, processor_of_tools=payments.tools()) as talk:
+        talk.model.say(call("pay", ASKED, id="c1"))
+        await talk.model.until_answered("c1")
+        (request,) = session.get(Approvals).pending()
+        talk.model.say(ProcessorPart(request.title, role="model"))
+        await talk.until(lambda heard: any(part.part.text == request.title for part in heard))
+        talk.speak(ProcessorPart("Yes.", role="user"))
+        await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
+        told = {"approval_id": request.id, "decision": "yes"}
+        talk.model.say(call("confirm_action", told, id="c2"))
+        await payments.begun.wait()
+        if ends == "before the cancellation":
+            payments.go_on.set()
+            await talk.model.until_answered("c2")
+        talk.model.say(cancellation("c2"))
+        await talk.until(lambda heard: any(part.tool_cancellation for part in heard))
+        if ends == "before the next call":
+            payments.go_on.set()
+            await talk.model.until(
+                lambda taken: any("paid Ana" in (p.part.text or "") for p in taken)
+            )
+        talk.model.say(call("pay", ASKED, id="c3"))
+        payments.go_on.set()
+        await talk.model.until_answered("c3")
+    answers = {call_id: body for call_id, _, body in talk.model.answers}
+    assert answers["c3"]["reason_code"] == "cancelled_call"
+    assert answers["c3"]["result"]["result"] == "paid Ana"
+    assert payments.paid == ["Ana"]
+
+
+async def test_an_equal_call_waits_for_a_payment_that_a_person_has_approved_elsewhere():
+    payments, session = Payments(), ToolSession()
+    async with Conversation(session=session, processor_of_tools=payments.tools()) as talk:
+        talk.model.say(call("pay", ASKED, id="c1"))
+        await talk.model.until_answered("c1")
+        desk = session.get(Approvals)
+        desk.decide(desk.pending()[0].id, Decision.approve())
+        await payments.begun.wait()
+        talk.model.say(call("pay", ASKED, id="c2"))
+        await talk.until(lambda heard: sum(part.function_call is not None for part in heard) == 2)
+        payments.go_on.set()
+        await talk.model.until_answered("c2")
+        talk.model.say(call("pay", ASKED, id="c3"))
+        await talk.model.until_answered("c3")
+    answers = {call_id: body for call_id, _, body in talk.model.answers}
+    assert answers["c2"]["result"]["result"] == "paid Ana"
+    assert answers["c3"]["status"] == "pending_approval"
+    assert payments.paid == ["Ana"]
 
 
 async def test_the_model_reads_what_a_person_has_decided_after_a_failure():
