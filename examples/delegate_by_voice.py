@@ -71,7 +71,6 @@ async def main() -> None:
     async with LiveSimulator(Scenario(VOICE), generation="3.8-live") as gemini:
         live = GeminiLiveProcessor(
             "gemini-3.8-live",
-            config={"output_audio_transcription": {}},
             api_key="none",
             http_options=gemini.http_options(),
         )

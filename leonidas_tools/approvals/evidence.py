@@ -12,6 +12,7 @@ from leonidas_tools.approvals.question import Proof
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.errors import ToolDeniedError
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.calls.call import ToolSession
+
+logger = visible_logger(__name__)
 
 _HEAR_SECONDS = 4.0
 """Seconds after the model's call within which a transcription may arrive."""
@@ -110,6 +113,11 @@ def _again(question: Question, why: str) -> ToolResult:
 
 
 def _not_transcribed(key: str) -> ToolResult:
+    logger.warning(
+        "A question cannot be answered by voice, because speech is not transcribed: set "
+        "input_audio_transcription and output_audio_transcription in the configuration of the "
+        "session, or give the tools a channel with `approval`"
+    )
     return ToolResult(status=ResultStatus.DENIED, message=say(key), reason_code="no_transcript")
 
 

@@ -84,7 +84,8 @@ class GeminiLiveProcessor(Stage):
     Args:
         model: The name of a live model.
         config: The configuration of each connection; its tools are declared in addition to `tools`.
-            Without `response_modalities` the model responds with audio.
+            Without `response_modalities` the model responds with audio. The speech of both sides is
+            transcribed, since approvals by voice need it.
         tools: A source of declarations, such as an `AdvancedToolProcessor`, or a list of them; by
             default the tools of its `LiveToolSession`, unless `config` declares functions.
         api_key: The API key; by default from the environment, as Google's client reads it.
@@ -104,6 +105,7 @@ class GeminiLiveProcessor(Stage):
             for a tool, for models that close the connection otherwise. `None` disables this.
         give_up_seconds: Seconds without a connection before the stream ends with an error. The
             limit for the first connection is 10 s.
+        transcribed: Whether to transcribe speech where `config` does not say so.
 
     Raises:
         ConfigurationError: There is no profile of that name, or no API key.
@@ -140,6 +142,7 @@ class GeminiLiveProcessor(Stage):
         held_audio_seconds: float = 30.0,
         gate_microphone_seconds: float | None = None,
         give_up_seconds: float = 120.0,
+        transcribed: bool = True,
     ) -> None:
         if not isinstance(model, str):
             raise TypeError(
@@ -147,6 +150,8 @@ class GeminiLiveProcessor(Stage):
             )
         self.model = model
         self.config = _speaking(types.LiveConnectConfig.model_validate(config or {}))
+        if transcribed:
+            self.config = _transcribed(self.config)
         self.tools = None if tools is None else declarer(tools)
         self.client = client or _client(
             http_options,
@@ -220,6 +225,16 @@ class GeminiLiveProcessor(Stage):
             wanted_voice=voice,
             handle=handle,
         )
+
+
+def _transcribed(config: types.LiveConnectConfig) -> types.LiveConnectConfig:
+    """Return the configuration, with transcription of both sides unless it sets that."""
+    transcription = types.AudioTranscriptionConfig()
+    wanted = {"input_audio_transcription": transcription}
+    if types.Modality.AUDIO in (config.response_modalities or ()):
+        wanted["output_audio_transcription"] = transcription
+    missing = {name: each for name, each in wanted.items() if getattr(config, name) is None}
+    return config.model_copy(update=missing)
 
 
 def _speaking(config: types.LiveConnectConfig) -> types.LiveConnectConfig:

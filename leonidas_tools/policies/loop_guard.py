@@ -58,6 +58,7 @@ class _MadeCall:
     def __init__(self, call: ToolCall) -> None:
         self.name = call.name
         self.arguments = call.arguments
+        self.settings = call.settings
 
     def end(self, result: ToolResult | None) -> bool:
         """Record the result, and return whether it is the same again."""
@@ -120,13 +121,15 @@ class LoopHistory:
 
     def _made_before(self, call: ToolCall, made_at: float) -> list[_MadeCall]:
         """Return the recent calls that equal this one and had ended at `made_at`."""
-        name, arguments = call.name, call.arguments
+        name, arguments, settings = call.name, call.arguments, call.settings
         found: list[_MadeCall] = []
         try:
             # Arguments are compared directly: most differ at once, and a hash costs more.
             for old in self._recent:
-                if old.name == name and old.arguments == arguments and old.ended_at <= made_at:
-                    found.append(old)  # noqa: PERF401 - a comprehension costs each call a function
+                if old.name != name or old.settings is not settings:
+                    continue  # after an edit of the settings the same call is another one
+                if old.arguments == arguments and old.ended_at <= made_at:
+                    found.append(old)
         except Exception:  # noqa: BLE001 - arguments may be anything if no model sent them
             return []
         return found

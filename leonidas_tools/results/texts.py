@@ -739,9 +739,10 @@ TEXTS: Mapping[str, Text] = {
     ),
     # Live sessions.
     "late_outcomes": Text(
-        "These tool calls have ended since the connection was lost; do not make them again. Their "
-        "results, one per line:",
-        "Precedes the results of calls whose connection was lost.",
+        "These tool calls have ended, and their function responses could not be sent; do not make "
+        "them again. Their results, one per line:",
+        "Precedes the results of calls that were cancelled or answered before, or whose connection "
+        "was lost.",
     ),
     "filler": Text(
         "Still running. Say to the user: {sentence}",

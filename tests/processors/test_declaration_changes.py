@@ -467,3 +467,22 @@ def test_a_rule_of_a_session_hides_there_what_it_denies():
     session.get(SessionPolicy).rules.append(Rule(name="no", decide=Decide.DENY, tools=["look"]))
     assert names_of(tools.declarations(session)) == set()
     assert names_of(tools.declarations()) == {"look"}
+
+
+async def test_a_tool_enabled_again_runs_although_the_model_has_called_it_in_vain(tmp_path):
+    file = tmp_path / "tools.yaml"
+    file.write_text("tools: {add: {enabled: false}}\n")
+    tools = AdvancedToolProcessor(tools=[add], config=file, builtin_tools=False)
+    adopted = asyncio.Event()
+    async with Script(tools) as stream:
+        for number in range(6):
+            stream.say(add_part(str(number)))
+            heard = await stream.until_answered(str(number))
+        assert heard.by_id["5"][0]["status"] == "loop"
+        tools.settings.on_change(lambda _: adopted.set())
+        file.write_text("tools: {add: {enabled: true}}\n")
+        async with asyncio.timeout(20):
+            await adopted.wait()
+        stream.say(add_part("again"))
+        heard = await stream.until_answered("again")
+    assert heard.by_id["again"] == [ADDED]
