@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     )
     from leonidas_tools.simulator.user_input import InputKind, UserInput
     from leonidas_tools.simulator.wire import Message
+
+logger = logging.getLogger(__name__)
 
 
 class StepFailedError(Exception):
@@ -81,6 +84,7 @@ class SimulatedSession:
         quirks: Quirks,
     ) -> None:
         self.setup = setup
+        self._not_transcribed: set[str] = set()
         self._origin = origin
         self._connection = connection
         self._ledger = ledger
@@ -411,8 +415,19 @@ class SimulatedSession:
 
     async def _transcribe(self, piece: str, *, finished: bool) -> None:
         if piece or finished:
+            self._check_transcription("outputAudioTranscription")
             transcription = {"text": piece, **({"finished": True} if finished else {})}
             await self.send({"serverContent": {"outputTranscription": transcription}})
+
+    def _check_transcription(self, option: str) -> None:
+        if option in self.setup or option in self._not_transcribed:
+            return
+        self._not_transcribed.add(option)
+        logger.warning(
+            "The client has not set %s: Gemini would send no transcription, which approvals by "
+            "voice need",
+            option,
+        )
 
     async def _send_audio(self, chunk: str) -> None:
         blob = {"mimeType": MIME_TYPE, "data": chunk}
@@ -421,6 +436,7 @@ class SimulatedSession:
 
     async def input_transcription(self, text: str) -> None:
         """Send a transcription of the user's speech."""
+        self._check_transcription("inputAudioTranscription")
         await self.send({"serverContent": {"inputTranscription": {"text": text}}})
 
     async def interrupt(self, *, cancel: bool = False) -> None:

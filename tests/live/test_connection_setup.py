@@ -47,6 +47,29 @@ async def test_the_tools_of_the_configuration_stay_declared_when_others_change()
     assert update["tools"]["tools"][0] == {"googleSearch": {}}
 
 
+TRANSCRIPTIONS = ("inputAudioTranscription", "outputAudioTranscription")
+
+
+@pytest.mark.parametrize(
+    ("options", "asked_for"),
+    [
+        ({}, TRANSCRIPTIONS),
+        ({"transcribed": False}, ()),
+        ({"transcribed": False, "config": {"output_audio_transcription": {}}}, TRANSCRIPTIONS[1:]),
+        ({"config": {"response_modalities": ["TEXT"]}}, TRANSCRIPTIONS[:1]),
+    ],
+)
+async def test_speech_is_transcribed_unless_the_program_says_otherwise(options, asked_for, caplog):
+    async def talks(session):
+        await session.input_transcription("Hello.")
+        await speaks(session)
+
+    simulator, _ = await held([talks], **options)
+    assert [each for each in TRANSCRIPTIONS if each in simulator.setups[0]] == [*asked_for]
+    warned = [each for each in TRANSCRIPTIONS if f"has not set {each}" in caplog.text]
+    assert warned == [each for each in TRANSCRIPTIONS if each not in asked_for]
+
+
 def test_vertex_ai_is_reached_in_the_version_that_google_names_for_it(monkeypatch):
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
