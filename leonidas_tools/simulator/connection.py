@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from websockets.exceptions import ConnectionClosed
@@ -423,6 +425,8 @@ class ConnectionHandler:
             self._finish("left", f"the client disconnected: {error}")
         except (StepFailedError, AssertionError) as error:
             message = str(error) or repr(error)
+            if isinstance(error, AssertionError):
+                message = f"{message} ({_place_of(error)})"
             if not self._context.strict:  # not raised at the exit, and a close frame is short
                 _logger.warning("The scenario has failed: %s", message)
             await self._fail(message, f"scenario failed: {message}")
@@ -443,3 +447,9 @@ class ConnectionHandler:
         outcome = Outcome(connection=self._number, status=status, message=message)
         self._record.outcomes.append(outcome)
         self._record.changed()
+
+
+def _place_of(error: AssertionError) -> str:
+    """Return the file and line of a failed assertion."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"{Path(last.filename).name}:{last.lineno}: {last.line}"

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -314,6 +315,17 @@ async def test_a_failed_expectation_names_the_step_and_reaches_both_sides(connec
         assert await simulator.finished() == failed
         with pytest.raises(SimulatorError, match=r"response\.result\.a is 2"):
             simulator.check()
+
+
+async def test_a_failed_assertion_is_reported_with_its_place(connect):
+    async def play(session):
+        assert session.answers == "none"
+
+    simulator = LiveSimulator(Scenario(play), strict=False)
+    async with simulator, connect(simulator, "f"):
+        outcome = await simulator.finished()
+    place = r"\(test_simulator_with_the_sdk.py:\d+: assert session.answers == \"none\"\)"
+    assert re.search(place, outcome.message)
 
 
 async def test_an_answer_that_does_not_come_fails_the_step(connect):
