@@ -28,6 +28,7 @@ _BRANCHES: Final = frozenset(
 )
 PATTERN_OPTIONS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
 """Options of all patterns; a pattern that takes more steps counts as not matching."""
+_UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _GOES_DEEP: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "uniqueItems"})
 
 
@@ -44,7 +45,6 @@ class Document:
         self.schema: Any = dict(schema) if isinstance(schema, Mapping) else schema
         self._documents = documents
         self.has_integers = False
-        self.has_defaults = False
         self.is_recursive = bool(documents)
         """True if validation may go as deep as the arguments."""
         self._pattern_characters = self._pattern_states = 0
@@ -52,20 +52,21 @@ class Document:
         """The work of matching each pattern in the schema."""
         self.slow_enums: dict[int, int] = {}
         """The number of options that a value is compared with one by one, by the id of the part."""
-        branches = False
+        used = set[str]()
         count = in_parts = 0
         for depth, part in self._parts():
             count += 1
             in_parts += depth
-            branches = branches or not _BRANCHES.isdisjoint(part)
+            used.update(part)
             self.is_recursive = self.is_recursive or _goes_deep(part)
-            self.has_defaults = self.has_defaults or "default" in part
             kind = part.get("type")
             if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
                 self.has_integers = True
             self._note_work(part, depth)
+        self.has_defaults = "default" in used
+        branches, unevaluated = (not used.isdisjoint(each) for each in (_BRANCHES, _UNEVALUATED))
         self.may_be_costly = (
-            (branches and (self.is_recursive or count > MAX_PLAIN_PARTS))
+            (branches and (self.is_recursive or unevaluated or count > MAX_PLAIN_PARTS))
             or bool(self.slow_enums)
             or len(self.patterns) > MAX_PLAIN_PARTS
             or not all(cost.is_light for cost in self.patterns.values())
@@ -140,7 +141,10 @@ class Document:
             return 1
         if id(schema) not in known:
             known[id(schema)] = 1  # so that a recursive schema ends
-            total = sum(self._checks(inner, known) for inner in self._beside(schema))
+            try:
+                total = sum(self._checks(inner, known) for inner in self._beside(schema))
+            except RecursionError:
+                raise SchemaError("The schema has a too long chain of references") from None
             known[id(schema)] = 1 + total
         return known[id(schema)]
 

@@ -15,7 +15,7 @@ from leonidas_tools.json_schema.document import Document, child
 from leonidas_tools.json_schema.keywords import schema_of_item, schemas_of_property
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import jsonschema_rs
 
@@ -30,6 +30,7 @@ MAX_COPIED: Final = 500_000
 """Limit of the values in all errors together: each error copies the value that it is about."""
 MAX_NARROWINGS: Final = 12
 """Limit of the levels by which a value is narrowed: each level checks all levels below it."""
+_CHARACTERS_OF_A_VALUE: Final = 64
 _NAME_WORK: Final = 20
 """The work of matching a name against a pattern, in checks of a plain schema."""
 
@@ -107,7 +108,9 @@ def _required_with(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[li
 
 
 def _size(value: Any, known: dict[int, int]) -> int:
-    """Return the number of values in a value, including itself."""
+    """Return the number of values in a value, including itself; a long text counts as many."""
+    if isinstance(value, str):
+        return 1 + len(value) // _CHARACTERS_OF_A_VALUE
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:
@@ -152,12 +155,23 @@ def _cost(
     known[key] = total = own_work(document, check)
     if total > most:
         return total
+    again = _unevaluated(check)
     for part in itertools.chain(_parts(document, check), _branches(document, check)):
-        total += _cost(document, part, known, most, most_pairs, own_work)
+        cost = _cost(document, part, known, most, most_pairs, own_work)
+        total += cost * again if part.value is check.value else cost
         if total > most:
             break
     known[key] = total
     return total
+
+
+def _unevaluated(check: Check) -> int:
+    """Return how often the schemas beside a schema are checked: for `unevaluated…`, per part."""
+    schema, value = check.schema, check.value
+    if not isinstance(schema, dict) or not isinstance(value, dict | list):
+        return 1
+    keyword = "unevaluatedProperties" if isinstance(value, dict) else "unevaluatedItems"
+    return 1 + len(value) if keyword in schema else 1
 
 
 def _own_work(document: Document, check: Check) -> int:
@@ -168,9 +182,12 @@ def _own_work(document: Document, check: Check) -> int:
     work += document.slow_enums.get(id(schema), 0)
     if isinstance(value, str) and (cost := document.patterns.get(schema.get("pattern", ""))):
         work += cost.of(value)
+    if isinstance(value, list) and schema.get("uniqueItems") is True:
+        work += _size(value, {})
     if isinstance(value, dict):
-        longest = max(value, key=len, default="")
-        for pattern in schema.get("patternProperties", {}):
+        patterns = schema.get("patternProperties", {})
+        longest = max(value, key=len, default="") if patterns else ""
+        for pattern in patterns:
             cost = document.patterns.get(pattern)
             work += len(value) * (_NAME_WORK + (0 if cost is None else cost.of(longest)))
     return work
@@ -242,11 +259,20 @@ def _under(
 
 
 def _properties(check: Check) -> Iterator[Check]:
-    for name, value in check.value.items():
+    for name in _checked_names(check.schema, check.value):
         for keys, schema in schemas_of_property(check.schema, name):
             if isinstance(schema, dict) or schema is False:
-                pointer = child(check.pointer, *keys)
-                yield Check(pointer=pointer, schema=schema, value=value, path=(*check.path, name))
+                pointer, path = child(check.pointer, *keys), (*check.path, name)
+                yield Check(pointer=pointer, schema=schema, value=check.value[name], path=path)
+
+
+def _checked_names(schema: dict[str, Any], value: dict[str, Any]) -> Iterable[str]:
+    """Return the names that a schema may check; thousands of schemas may stand beside it."""
+    rest = schema.get("additionalProperties")
+    if isinstance(rest, dict) or rest is False or "patternProperties" in schema:
+        return value
+    declared = schema.get("properties", {})
+    return [name for name in min(value, declared, key=len) if name in value and name in declared]
 
 
 def _items(check: Check) -> Iterator[Check]:
@@ -255,3 +281,5 @@ def _items(check: Check) -> Iterator[Check]:
         if isinstance(schema, dict) or schema is False:
             pointer = child(check.pointer, *keys)
             yield Check(pointer=pointer, schema=schema, value=value, path=(*check.path, index))
+        elif len(keys) == 1:  # nothing checks the rest of the items
+            return

@@ -95,9 +95,7 @@ class ArgumentValidator:
         from leonidas_tools.json_schema.errors import is_too_costly
 
         if is_too_costly(self._document, arguments):
-            raise _refusal(
-                "take too many checks by the tool's schema: give fewer or simpler values"
-            )
+            raise _too_costly()
 
     def _completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return valid arguments with whole floats as integers and defaults filled in."""
@@ -116,7 +114,11 @@ class ArgumentValidator:
         if self._document.may_be_costly:  # a text may have become an array
             self._refuse_cost(coerced)
         filled = self._filled(coerced)
-        if self.is_valid(coerced) or self.is_valid(filled):
+        if self.is_valid(coerced):
+            return filled
+        if filled is not coerced and self.is_too_costly(filled):  # a default may be of any size
+            raise _too_costly()
+        if self.is_valid(filled):
             return filled  # some schemas require what they have a default for
         from leonidas_tools.json_schema.problems import error_in
 
@@ -182,6 +184,10 @@ def _coerced(document: Document, arguments: dict[str, Any]) -> dict[str, Any]:
     from leonidas_tools.json_schema.coercion import coerce
 
     return cast("dict[str, Any]", coerce(document, arguments))
+
+
+def _too_costly() -> ToolValidationError:
+    return _refusal("take too many checks by the tool's schema: give fewer or simpler values")
 
 
 def _refusal(reason: str) -> ToolValidationError:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from leonidas_tools.redaction.names import is_secret_name
 
 _HOLDERS = ("items", "additionalProperties", "then", "else")
 _PRESETS = frozenset({"default", "examples"})
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_LONGEST_INDEX = 8
 
 
 class Secret:
@@ -43,7 +46,7 @@ def secret_marks(schema: Mapping[str, Any]) -> tuple[frozenset[str], bool]:
         (frozenset({'code'}), False)
     """
     marks = _Marks(schema)
-    return frozenset(marks.names(schema, 0)), marks.marked(schema)
+    return frozenset(marks.names()), marks.marked(schema)
 
 
 def is_marked(schema: Mapping[str, Any]) -> bool:
@@ -86,47 +89,69 @@ def _properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Marks:
-    """Finds the marked parts of a JSON Schema."""
-
-    _DEEPEST = 64
+    """Finds the marked parts of a JSON Schema of any form, in linear time."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
+        self._parts = {id(part): part for part in _objects_in(root)}
+        anchored = (part for part in self._parts.values() if isinstance(part.get("$anchor"), str))
+        self._anchors = {f"#{part['$anchor']}": part for part in anchored}
+        holders: defaultdict[int, list[int]] = defaultdict(list)
+        for key, part in self._parts.items():
+            for held in self._held(part):
+                holders[id(held)].append(key)
+        self._marked: set[int] = set()
+        marked = [key for key, part in self._parts.items() if is_marked(part)]
+        while marked:
+            if (key := marked.pop()) not in self._marked:
+                self._marked.add(key)
+                marked.extend(holders[key])
 
-    def names(self, schema: Any, depth: int) -> Iterator[str]:
+    def names(self) -> Iterator[str]:
         """Yield the names of the marked properties at any depth."""
-        if depth > self._DEEPEST:
-            return
-        if isinstance(schema, list):
-            for each in schema:
-                yield from self.names(each, depth + 1)
-        elif isinstance(schema, Mapping):
-            properties = schema.get("properties")
+        for part in self._parts.values():
+            properties = part.get("properties")
             if isinstance(properties, Mapping):
                 yield from (name for name, each in properties.items() if self.marked(each))
-            for each in schema.values():
-                yield from self.names(each, depth + 1)
 
-    def marked(self, schema: Any, seen: tuple[str, ...] = ()) -> bool:
+    def marked(self, schema: Any) -> bool:
         """Return whether a value of the schema is secret, or contains a secret without a name."""
-        if not isinstance(schema, Mapping):
-            return False
-        if is_marked(schema):
-            return True
-        parts = [schema.get(key) for key in _HOLDERS]
+        return id(schema) in self._marked
+
+    def _held(self, schema: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield the schemas of the same value, and of the parts of it that have no names."""
+        yield from (schema.get(key) for key in _HOLDERS)
         for key in _LISTS:
-            parts.extend(schema.get(key) or ())
-        parts.extend((schema.get("patternProperties") or {}).values())
+            each = schema.get(key)
+            yield from each if isinstance(each, list) else ()
+        patterns = schema.get("patternProperties")
+        yield from patterns.values() if isinstance(patterns, Mapping) else ()
         reference = schema.get("$ref")
-        if isinstance(reference, str) and reference not in seen:
-            seen = (*seen, reference)
-            parts.append(self._target(reference))
-        return any(self.marked(part, seen) for part in parts)
+        if isinstance(reference, str):
+            yield self._target(reference)
 
     def _target(self, reference: str) -> Any:
         """Resolve a reference within the schema; `None` if it points elsewhere."""
+        if reference in self._anchors:
+            return self._anchors[reference]
         place: Any = self._root
-        for step in reference.removeprefix("#").split("/")[1:]:
+        for step in unquote(reference.removeprefix("#")).split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
-            place = place.get(name) if isinstance(place, Mapping) else None
+            if isinstance(place, list) and name.isdecimal() and len(name) < _LONGEST_INDEX:
+                place = place[int(name)] if int(name) < len(place) else None
+            else:
+                place = place.get(name) if isinstance(place, Mapping) else None
         return place
+
+
+def _objects_in(root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield every object in a schema once."""
+    seen, waiting = set[int](), list[Any]([root])
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting.extend(part)
+        elif isinstance(part, Mapping) and id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            waiting.extend(part.values())

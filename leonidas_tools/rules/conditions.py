@@ -44,6 +44,8 @@ _MOST_LEAVES = 10_000
 _MOST_TEXTS = 1_000
 """Most texts in a list that are parsed as JSON."""
 _MOST_REFERENCES = 32
+_MOST_SCHEMAS = 2_000
+"""Most parts of a schema that are looked at for a path: the references of a server may multiply."""
 _MOST_BYTES = 1 << 20
 _MOST_STEPS = 10_000
 _BEGIN_NUMBERS = "iInN"
@@ -194,30 +196,35 @@ def is_described(schema: Any, steps: Sequence[str]) -> bool:
     """Return whether a JSON Schema allows a value at a path; `True` if that is unclear.
 
     In an object with named properties, any other name is not described, even if the schema allows
-    additional properties: such a path is a mistake, or the tool has changed.
+    additional properties: such a path is a mistake, or the tool has changed. Neither is one that
+    takes too long to find, so that a rule applies in doubt.
 
     Example:
         >>> schema = {"properties": {"to": {"type": "array", "items": {"type": "string"}}}}
         >>> [is_described(schema, steps_of(path)) for path in ("to[*]", "to[*].name", "cc")]
         [True, False, False]
     """
-    return _is_described(schema, tuple(steps), schema, _MOST_REFERENCES)
+    looks = iter(range(_MOST_SCHEMAS))
+    return _is_described(schema, tuple(steps), schema, _MOST_REFERENCES, looks)
 
 
-def _is_described(schema: Any, steps: tuple[str, ...], root: Any, left: int) -> bool:
+def _is_described(
+    schema: Any, steps: tuple[str, ...], root: Any, left: int, looks: Iterator[int]
+) -> bool:
     if not steps or not isinstance(schema, Mapping) or left == 0:
         return schema is not False
+    if next(looks, None) is None:
+        return False
     beside = [*_beside(schema, root)]
-    if any(part is None or _is_described(part, steps, root, left - 1) for part in beside):
+    if any(part is None or _is_described(part, steps, root, left - 1, looks) for part in beside):
         return True
     if _leads_into_items(schema, steps[0]):  # a name applies to each item, as in `values_at`
-        return any(_is_described(item, steps, root, left - 1) for item in _items(schema))
+        return any(_is_described(item, steps, root, left - 1, looks) for item in _items(schema))
     said = _described_here(schema, steps[0])
     if said is not None:
-        return any(_is_described(inner, steps[1:], root, left - 1) for inner in said)
-    if _is_plain(schema):
-        return steps == (_ANY,)  # `*` selects a plain value itself
-    return not beside
+        return any(_is_described(inner, steps[1:], root, left - 1, looks) for inner in said)
+    # `*` selects a plain value itself.
+    return steps == (_ANY,) if _is_plain(schema) else not beside
 
 
 def _beside(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:

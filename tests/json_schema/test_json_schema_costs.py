@@ -98,6 +98,11 @@ COSTLY = [
         {str(number): 1 for number in range(200)},
     ),
     ({"properties": {"a": {"items": {"enum": [*range(1_000), "x"]}}}}, {"a": [999] * 1_000}),
+    (
+        {"anyOf": [{"required": [str(n)]} for n in range(90)], "unevaluatedProperties": True},
+        {str(number): 1 for number in range(5_000)},
+    ),
+    ({"properties": {"a": {"allOf": [{"uniqueItems": True}] * 200}}}, {"a": [*range(2_000)]}),
     ({"properties": {"a": {"items": {"enum": [[n] for n in range(1_000)]}}}}, {"a": [[9]] * 1_000}),
 ]
 
@@ -181,6 +186,37 @@ def test_the_search_for_the_cost_is_bounded_itself(monkeypatch):
     with pytest.raises(ToolValidationError, match="too many checks"):
         ArgumentValidator(schema)(of_all_kinds)
     assert len(looked_at) < 2 * errors.MAX_PAIRS
+
+
+def test_a_schema_with_a_very_long_chain_of_references_is_refused():
+    chain = {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(3_000)}
+    with pytest.raises(SchemaError, match="chain of references"):
+        ArgumentValidator({"$defs": {**chain, "3000": {}}, "$ref": "#/$defs/0"})
+
+
+def test_the_search_for_the_cost_walks_no_parts_that_nothing_checks(monkeypatch):
+    looked_at = []
+    for name in ("schemas_of_property", "schema_of_item"):
+        found = getattr(errors, name)
+        noting = lambda *args, found=found: looked_at.append(1) or found(*args)  # noqa: E731
+        monkeypatch.setattr(errors, name, noting)
+    every = [{"properties": {f"n{n}": {}}, "minItems": 0} for n in range(1_000)]
+    arguments = {**{f"n{n}": 1 for n in range(1_000)}, "all": [0] * 1_000}
+    schema = {"allOf": every, "properties": {"all": {"allOf": every}}}
+    assert ArgumentValidator(schema)(arguments) == arguments
+    assert len(looked_at) < 10 * len(every)
+
+
+def test_a_default_that_takes_too_many_checks_is_not_checked():
+    costly = {"items": CONSTANTS, "default": [-1] * 20_000}
+    schema = {"properties": {"a": costly}, "required": ["a"]}
+    validate = ArgumentValidator(schema)
+    is_valid, checked = validate.is_valid, []
+    validate.is_valid = lambda value: checked.append(value) or is_valid(value)
+    with pytest.raises(ToolValidationError, match="too many checks"):
+        validate({})
+    assert {} in checked
+    assert not any(checked)
 
 
 def test_ordinary_schemas_and_arguments_are_checked_as_before():

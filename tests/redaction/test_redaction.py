@@ -155,6 +155,7 @@ def test_a_parameter_can_be_declared_secret_in_several_ways():
 
 
 MARKED = {"x-secret": True}
+ANCHORED = {"$anchor": "s", **MARKED}
 NODE = {"properties": {"v": {"x-secret": "yes"}, "next": {"$ref": "#/$defs/node"}}}
 
 
@@ -169,6 +170,9 @@ NODE = {"properties": {"v": {"x-secret": "yes"}, "next": {"$ref": "#/$defs/node"
         ({"properties": {"a": {"patternProperties": {"^x": {"writeOnly": True}}}}}, {"a"}, False),
         ({"additionalProperties": {"writeOnly": True}}, set(), True),
         ({"properties": {"a": {"$ref": "https://example.org/x"}}}, set(), False),
+        ({"properties": {"a": {"$ref": "#s"}}, "$defs": {"x": ANCHORED}}, {"a"}, False),
+        ({"properties": {"a": {"$ref": "#/if/oneOf/0"}}, "if": {"oneOf": [MARKED]}}, {"a"}, False),
+        ({"properties": {"a": {"$ref": "#/$defs/s%20t"}}, "$defs": {"s t": MARKED}}, {"a"}, False),
         ({"properties": {"a": True}, "required": ["a"], "anyOf": None}, set(), False),
         ({}, set(), False),
     ],
@@ -176,6 +180,13 @@ NODE = {"properties": {"v": {"x-secret": "yes"}, "next": {"$ref": "#/$defs/node"
 def test_marks_are_found_however_a_schema_says_it(schema, names, everything):
     redaction = Redaction.of_schema(schema)
     assert (redaction.names, redaction.everything) == (names, everything)
+
+
+def test_marks_behind_references_that_multiply_are_found_in_linear_time():
+    refs = [{"$ref": f"#/$defs/{n + 1}"} for n in range(100)]
+    levels = {str(n): {"items": each, "additionalProperties": each} for n, each in enumerate(refs)}
+    schema = {"properties": {"a": {"$ref": "#/$defs/0"}, "b": MARKED}, "$defs": levels}
+    assert Redaction.of_schema(schema).names == {"b"}
 
 
 def test_where_everything_is_secret_no_argument_is_shown():

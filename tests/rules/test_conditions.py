@@ -258,6 +258,13 @@ def test_a_path_that_no_argument_can_have_is_known(path, described):
     assert is_described(MAIL, steps_of(path)) is described
 
 
+def test_a_path_is_not_found_where_references_multiply():
+    refs = [{"$ref": f"#/$defs/{level + 1}"} for level in range(8)]
+    definitions = {str(level): {"prefixItems": [each] * 20} for level, each in enumerate(refs)}
+    schema = {"allOf": [{"$ref": "#/$defs/0"}], "$defs": {**definitions, "8": {"type": "string"}}}
+    assert not is_described(schema, steps_of("amount"))
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
