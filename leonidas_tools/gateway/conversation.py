@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from leonidas_tools.gateway.limits import GatewayLimits
+    from leonidas_tools.gateway.places import Places
     from leonidas_tools.gateway.resumption_guard import ResumptionGuard
+    from leonidas_tools.gateway.tokens import Resumed
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
@@ -174,6 +176,7 @@ class GatewayConversation:
         limits: The limits.
         draining: Set to end the conversation at a quiet moment.
         closing: Set to end the conversation at once.
+        places: The sessions whose conversations run.
         guard: Checks resumptions; `None` if the store records the calls that have run.
     """
 
@@ -188,6 +191,7 @@ class GatewayConversation:
         limits: GatewayLimits,
         draining: asyncio.Event,
         closing: asyncio.Event,
+        places: Places,
         guard: ResumptionGuard | None = None,
     ) -> None:
         self._guard = guard
@@ -200,6 +204,7 @@ class GatewayConversation:
         self._limits = limits
         self._draining = draining
         self._closing = closing
+        self._places = places
         self._heard: asyncio.Queue[ProcessorPart] = asyncio.Queue(_MOST_UNHEARD)
         self._moment = _Moment()
         self._opened = asyncio.Event()
@@ -228,8 +233,14 @@ class GatewayConversation:
         """
         start = await self._started()
         self._use(start.sound)
-        if start.resume is not None:
-            self._resume(start.resume)
+        known = None if start.resume is None else self._known(start.resume)
+        session = self._session.id if known is None else known.session
+        async with self._places.taken(self._user, session) as wanted:
+            if known is not None:
+                self._resume(known)
+            await self._run(wanted)
+
+    async def _run(self, wanted: asyncio.Event) -> None:
         stops = [
             self._session.get(Approvals).on_change(self._tell_questions),
             self._session.get(Resumption).on_change(self._tell_resumption),
@@ -241,6 +252,7 @@ class GatewayConversation:
             self._converse(),
             self._drain(),
             self._close(),
+            self._leave(wanted),
         ]
         tasks = [asyncio.create_task(each, name="gateway:conversation") for each in parts]
         try:
@@ -258,12 +270,16 @@ class GatewayConversation:
             if task in done:
                 task.result()
 
-    def _resume(self, token: str) -> None:
-        """Resume the conversation of a token, with its data in the store."""
+    def _known(self, token: str) -> Resumed:
+        """Return what a resumption contains."""
         known = resumption_of(token, self._secret, self._user)
         if known is None:
             reason = "The resumption is not valid here, or has expired: start without it"
             raise CloseError(UNSUPPORTED, "resumption", reason)
+        return known
+
+    def _resume(self, known: Resumed) -> None:
+        """Resume a conversation, with its data in the store."""
         if self._guard is not None and self._guard.may_repeat_call(self._user, known):
             reason = "The model may repeat a call that has run: start without the resumption"
             raise CloseError(UNSUPPORTED, "resumption", reason)
@@ -273,12 +289,23 @@ class GatewayConversation:
             self._session.get(UntrustedContent).mark(tool)
 
     async def _started(self) -> wire.Start:
+        first = asyncio.create_task(self._received())
+        draining = asyncio.create_task(self._draining.wait())
         try:
-            async with asyncio.timeout(_START_SECONDS):
-                given = await self._received()
-        except TimeoutError:
-            reason = "The first message did not arrive in time"
-            raise CloseError(REFUSED, "idle", reason) from None
+            await asyncio.wait(
+                {first, draining}, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if first.done():
+                given = first.result()
+            elif draining.done():
+                raise _restarting()
+            else:
+                reason = "The first message did not arrive in time"
+                raise CloseError(REFUSED, "idle", reason)
+        finally:
+            first.cancel()
+            draining.cancel()
+            await asyncio.wait({first, draining})
         return wire.started(given if isinstance(given, str) else None)
 
     async def _received(self) -> bytes | str:
@@ -438,6 +465,10 @@ class GatewayConversation:
     async def _close(self) -> None:
         await self._closing.wait()
         raise _restarting()
+
+    async def _leave(self, wanted: asyncio.Event) -> None:
+        await wanted.wait()
+        raise CloseError(ENDED, "replaced", "The conversation goes on over another connection")
 
 
 def _restarting() -> CloseError:

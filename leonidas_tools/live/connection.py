@@ -15,6 +15,7 @@ from google.genai.live import AsyncSession
 from pydantic import ValidationError
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from leonidas_tools.live.gradual_socket import MOST_VALUES
 from leonidas_tools.live.sound_frames import sound_parts
 from leonidas_tools.redaction import described, redact_text
 from leonidas_tools.redaction.visible import visible_logger
@@ -40,8 +41,6 @@ LOST = (
 """Exceptions raised if a connection or its token cannot be obtained, or a connection is lost."""
 
 _CONNECT_SECONDS = 10.0
-_MOST_VALUES = 20_000
-"""Maximum values in a message: the client and we may take some 50 microseconds for each."""
 _BURST = 16
 _LONG_BYTES = 16_384
 """Size of a message after which other tasks run: parsing it may take as long as a burst."""
@@ -170,7 +169,7 @@ class _Received:
             return None
         self.was_long = len(self._unread or b"") > _LONG_BYTES
         self._arguments = ()
-        if has_too_many_values(self._unread, _MOST_VALUES):
+        if has_too_many_values(self._unread, MOST_VALUES):
             unread, self._unread = self._unread, None
             self._unread, self._arguments = _without_arguments(unread)
         parts = sound_parts(self._unread)
@@ -208,7 +207,7 @@ def _without_arguments(text: bytes) -> tuple[bytes, Sequence[Any]]:
     arguments = [call.pop("args", None) for call in calls]
     left = json.dumps(message).encode()
     are_read = any(arguments) and all(isinstance(each, dict | None) for each in arguments)
-    if not are_read or has_too_many_values(left, _MOST_VALUES):
+    if not are_read or has_too_many_values(left, MOST_VALUES):
         raise _TooManyValuesError
     return left, arguments
 

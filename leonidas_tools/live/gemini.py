@@ -17,6 +17,7 @@ from google.genai import Client, types
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
+from leonidas_tools.live.gradual_socket import GradualSocket
 from leonidas_tools.live.input_buffer import InputBuffer
 from leonidas_tools.live.profiles import (
     UNKNOWN,
@@ -265,6 +266,8 @@ def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: A
         "ping_timeout": 60,
         "max_size": 16 * 1024**2,
         "close_timeout": 1,
+        "compression": None,  # a small message could expand to a large one
+        "create_connection": GradualSocket,
     }
     defaults["logger"] = _WireLogger()
     given = {**defaults, **(options.async_client_args or {})}

@@ -174,7 +174,10 @@ class _TokenCheck:
 
 
 class _Bodies:
-    """The incomplete bodies of all requests; if they are too long together, the oldest ends."""
+    """The incomplete bodies of all requests; if they are too long together, the longest ends.
+
+    So no client can end the short requests of others by sending many long ones.
+    """
 
     def __init__(self) -> None:
         self._lengths: dict[_Body, int] = {}
@@ -185,9 +188,9 @@ class _Bodies:
         self._lengths[body] = self._lengths.get(body, 0) + length
         self._total += length
         while len(self._lengths) > 1 and self._total > _MOST_UNFINISHED_BYTES:
-            oldest = next(iter(self._lengths))
-            self.end(oldest)
-            oldest.give_up()
+            longest = max(self._lengths, key=self._lengths.__getitem__)
+            self.end(longest)
+            longest.give_up()
 
     def end(self, body: _Body) -> None:
         """Forget a body."""

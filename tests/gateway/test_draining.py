@@ -60,3 +60,14 @@ async def test_what_does_not_become_quiet_ends_after_the_grace():
         await client.until("tool", event="tool_start")
         served.serving.cancel()
         assert await client.closed() == 1012
+
+
+async def test_a_client_that_has_not_begun_is_not_waited_for():
+    async with (
+        Served([WaitForInput("text")]) as served,
+        served.opened(make_token(SECRET, "ana")) as silent,
+    ):
+        await silent.ping()
+        served.serving.cancel()
+        assert await Client(silent).closed() == 1012
+        await asyncio.wait({served.serving})

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from leonidas_tools import ToolContext, tool
-from leonidas_tools.gateway import make_token, resumption_guard
+from leonidas_tools.gateway import GatewayLimits, make_token, resumption_guard
 from leonidas_tools.simulator import (
     Call,
     FunctionCall,
@@ -123,6 +123,62 @@ async def test_without_a_store_a_call_is_not_made_again_by_a_resumption(heard):
             else:
                 assert await again.closed() == 1003
     assert paid == [5]
+
+
+async def test_a_resumption_ends_the_conversation_before_so_that_only_one_model_calls():
+    pay, paid, begun = paying()
+
+    async def first(session):
+        await session.wait_for_input("text")
+        await session.session_resumption("h1")
+        await session.wait_for_input("text")
+        await session.call(FunctionCall("pay", {"amount": 5}, id="c1"))
+        await session.wait_for_close()
+
+    async def second(session):
+        await session.call(FunctionCall("pay", {"amount": 5}, id="c2"))
+        await session.wait_for_close()
+
+    async with (
+        Served(connections=[first, second], tools=[pay]) as served,
+        served.client() as before,
+        served.opened(make_token(SECRET, "ana")) as websocket,
+    ):
+        await before.say("text", text="Pay.")
+        token = (await before.until("resumption"))["token"]
+        after = Client(websocket)
+        await after.say("start", resume=token)
+        assert await before.closed() == 1000
+        assert (await after.until("ready"))["session"] == before.ready["session"]
+        await begun.wait()
+    assert paid == [5]
+
+
+async def test_of_two_conversations_that_use_a_resumption_at_once_one_goes_on():
+    async def first(session):
+        await session.wait_for_input("text")
+        await session.session_resumption("h1")
+        await session.wait_for_close()
+
+    async def next_one(session):
+        await session.wait_for_close()
+
+    limits = GatewayLimits(conversations_per_user=3)
+    async with Served(connections=[first, next_one, next_one], limits=limits) as served:
+        async with served.client() as client:
+            await client.say("text", text="Hello.")
+            token = (await client.until("resumption"))["token"]
+            await client.websocket.close()
+        both = [served.opened(make_token(SECRET, "ana")) for _ in range(2)]
+        async with both[0] as one, both[1] as other:
+            clients = Client(one), Client(other)
+            for each in clients:
+                await each.say("start", resume=token)
+            ends = [asyncio.create_task(each.closed()) for each in clients]
+            done, going = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            assert ([each.result() for each in done], len(going)) == ([1000], 1)
+            served.serving.cancel()
+            assert await going.pop() == 1012
 
 
 async def test_a_call_of_a_session_that_is_long_past_is_not_made_again_by_a_resumption(monkeypatch):

@@ -331,7 +331,15 @@ async def test_a_user_who_has_begun_to_speak_is_not_cut_short_by_a_go_away(manua
 
 @pytest.mark.parametrize(
     "reply",
-    ["no JSON", "[]", "null", "[" * 100_000, "9" * 5000, '{"setupComplete": {"sessionId": 5}}'],
+    [
+        "no JSON",
+        "[]",
+        "null",
+        "[" * 10_000,
+        "9" * 5000,
+        '{"setupComplete": {"sessionId": 5}}',
+        '{"setupComplete": {}, "toolCall": {"functionCalls": [' + "{}," * 30_000 + "{}]}}",
+    ],
 )
 async def test_a_reply_to_the_setup_that_cannot_be_read_costs_only_its_connection(
     monkeypatch, reply

@@ -9,6 +9,7 @@ from google.genai import types
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
 from leonidas_tools.live.gemini import GeminiLiveProcessor
+from leonidas_tools.live.gradual_socket import GradualSocket
 from leonidas_tools.session.speech import SpeechState
 from leonidas_tools.simulator import LiveSimulator, Scenario
 from tests.live import vertex
@@ -87,8 +88,14 @@ def test_options_may_be_given_as_a_mapping_and_keep_what_they_say():
     assert given.pop("logger").name == "leonidas_tools.live.gemini.wire"
     assert given.keys() >= {"ssl", "verify"}
     given = {key: given[key] for key in given if key not in ("ssl", "verify")}
-    sizes = {"max_size": 16 * 1024**2}
-    assert given == {"ping_interval": 20, "ping_timeout": 7, "close_timeout": 1} | sizes
+    assert given == {
+        "ping_interval": 20,
+        "ping_timeout": 7,
+        "close_timeout": 1,
+        "max_size": 16 * 1024**2,
+        "compression": None,
+        "create_connection": GradualSocket,
+    }
 
 
 def test_sessions_share_what_is_slow_to_make_for_tls():

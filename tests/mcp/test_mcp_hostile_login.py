@@ -213,6 +213,17 @@ PUBLIC, OWN = "https://93.184.216.34/mcp", "http://127.0.0.1:8000/mcp"
         (OWN, None, "https://93.184.215.14/token", True),
         (OWN, None, "http://93.184.215.14/token", False),
         (OWN, None, "https://169.254.169.254/", False),
+        (PUBLIC, None, "https://168.63.129.16/", False),
+        (PUBLIC, None, "https://192.0.0.192/", False),
+        (PUBLIC, None, "https://192.88.99.1/", False),
+        (PUBLIC, None, "https://224.0.0.1/", False),
+        (PUBLIC, None, "https://[64:ff9b::a00:1]/", False),
+        (PUBLIC, None, "https://[64:ff9b::5db8:d70e]/", True),
+        (PUBLIC, None, "https://[64:ff9b:1::a00:1]/", False),
+        (PUBLIC, None, "https://[2001:0:5db8:d70e:0:0:f5ff:fffe]/", False),
+        (OWN, None, "https://[64:ff9b::a9fe:a9fe]/", False),
+        ("https://10.0.0.1/mcp", None, "https://100.100.100.200/", False),
+        ("https://10.0.0.1/mcp", None, "https://[fd00:ec2::254]/", False),
     ],
 )
 async def test_a_login_leads_to_nothing_closer_than_the_server(server, issuer, url, may):

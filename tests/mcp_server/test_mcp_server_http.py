@@ -75,7 +75,7 @@ async def test_a_body_of_100_megabytes_is_refused_before_it_is_read(serve, versi
     assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
 
 
-async def test_of_very_long_bodies_that_do_not_end_the_oldest_is_given_up(serve):
+async def test_of_bodies_that_do_not_end_the_longest_is_given_up_and_no_short_one_of_others(serve):
     serving = await serve(add)
     url = httpx2.URL(serving.url)
     length = 4 * 1024 * 1024
@@ -83,6 +83,8 @@ async def test_of_very_long_bodies_that_do_not_end_the_oldest_is_given_up(serve)
         f"POST /mcp HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
         f"Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\r\n"
     )
+    short = await asyncio.open_connection(url.host, url.port)
+    short[1].write(head.replace(str(length), "1000").encode() + b" " * 999)
     opened = []
     for _ in range(18):
         opened.append(await asyncio.open_connection(url.host, url.port))
@@ -92,9 +94,10 @@ async def test_of_very_long_bodies_that_do_not_end_the_oldest_is_given_up(serve)
         assert b" 408 " in await opened[0][0].readline()
     client = await serving.client("legacy")
     assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
-    opened[-1][1].write(b" ")  # the newest may end
-    assert b" 400 " in await opened[-1][0].readline()
-    for _, writer in opened:
+    for reader, writer in (opened[-1], short):  # the newest may end, and the short one
+        writer.write(b" ")
+        assert b" 400 " in await reader.readline()
+    for _, writer in (*opened, short):
         writer.transport.abort()
 
 

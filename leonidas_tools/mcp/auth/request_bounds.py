@@ -12,11 +12,14 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
+from leonidas_tools.files.addresses import is_public, meant, serves_credentials
 from leonidas_tools.mcp.auth.failures import LoginError
 from leonidas_tools.redaction.addresses import shown_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from leonidas_tools.files.addresses import Address
 
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER_BYTES = 128 * 1024
@@ -178,11 +181,12 @@ async def _reach_of(url: str) -> _Reach:
 
 
 def _reach(text: str) -> _Reach:
-    address = ipaddress.ip_address(text)
-    if isinstance(address, ipaddress.IPv6Address):
-        address = address.ipv4_mapped or address.sixtofour or address
-    if address.is_link_local:
+    return max(map(_reach_of_address, meant(ipaddress.ip_address(text))))
+
+
+def _reach_of_address(address: Address) -> _Reach:
+    if serves_credentials(address):
         return _Reach.LINK_LOCAL
     if address.is_loopback or address.is_unspecified:
         return _Reach.LOOPBACK
-    return _Reach.PUBLIC if address.is_global else _Reach.PRIVATE
+    return _Reach.PUBLIC if is_public(str(address)) else _Reach.PRIVATE

@@ -20,7 +20,7 @@ from leonidas_tools.results.texts import say
 from leonidas_tools.session.notes import Note, Notes
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.toolboxes.web.fetch import Fetched, Fetcher, checked
-from leonidas_tools.toolboxes.web.program import program
+from leonidas_tools.toolboxes.web.program import output_of, program
 from leonidas_tools.toolboxes.web.search import search
 from leonidas_tools.toolboxes.web.settings import WebSettings
 from leonidas_tools.tools.tool import Tool
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["TOOLBOX", "WebSettings"]
 
 _EXTRACT = Path(__file__).with_name("extract.py")
+_MOST_SEARCHES = 8
+_MOST_EAGER = 4
+"""Most readers that start before their page is there; slow servers can occupy all of them."""
+_MOST_PATIENT = 2
+"""Most readers that start only for a page that is there."""
+_BYTES_PER_BYTE = 24
+"""Bytes of JSON that a program may write for each byte of a page: its title and its text."""
 _PAGES = frozenset({"text/html", "application/xhtml+xml", ""})
 _LONGEST_LINE = 300
 _LONGEST_CHARSET = 40
@@ -63,6 +70,9 @@ class WebTools:
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
         self._fetcher = Fetcher(settings)
+        self._searches = asyncio.Semaphore(_MOST_SEARCHES)
+        self._eager = asyncio.Semaphore(_MOST_EAGER)
+        self._patient = asyncio.Semaphore(_MOST_PATIENT)
 
     async def web_search(self, query: Query) -> ToolResult:
         """Search the web.
@@ -71,7 +81,7 @@ class WebTools:
             query: A few words, as in a search box.
         """
         try:
-            async with asyncio.timeout(self._settings.timeout):
+            async with asyncio.timeout(self._settings.timeout), self._searches:
                 found = await search(query, self._settings)
         except TimeoutError:
             raise _too_slow() from None
@@ -99,10 +109,8 @@ class WebTools:
         most = self._settings.page_characters
         checked(url)  # before a program is started for it
         try:
-            async with asyncio.timeout(self._settings.timeout), program(_EXTRACT) as extractor:
-                page = await self._fetcher.fetch(url)
-                is_html = _kind_of(page) in _PAGES
-                found = await _extracted(extractor, page, start + most + 1, is_html=is_html)
+            async with asyncio.timeout(self._settings.timeout):
+                page, found = await self._read(url, start + most + 1)
         except TimeoutError:
             raise _too_slow() from None
         text = without_unseen(utf8_text(found["text"]))
@@ -122,6 +130,16 @@ class WebTools:
         elif page.is_cut:
             result["more"] = say("web_page_cut", kilobytes=self._settings.max_page_kilobytes)
         return ToolResult(result=result, speech=say("web_page_read", title=title))
+
+    async def _read(self, url: str, characters: int) -> tuple[Fetched, dict[str, str]]:
+        """Return a page, and its title, text and date."""
+        if self._eager.locked():
+            page = await self._fetcher.fetch(url)
+            async with self._patient, program(_EXTRACT) as extractor:
+                return page, await _extracted(extractor, page, characters)
+        async with self._eager, program(_EXTRACT) as extractor:  # loads while the page is fetched
+            page = await self._fetcher.fetch(url)
+            return page, await _extracted(extractor, page, characters)
 
     async def bookmark(self, name: BookmarkName, url: Url, ctx: ToolContext) -> ToolResult:
         """Bookmark a web page under a name; a bookmark of that name is replaced.
@@ -169,17 +187,19 @@ class WebTools:
 
 
 async def _extracted(
-    process: asyncio.subprocess.Process, page: Fetched, characters: int, *, is_html: bool
+    process: asyncio.subprocess.Process, page: Fetched, characters: int
 ) -> dict[str, str]:
     """Return the title, text and date of a page.
 
     Raises:
-        ToolError: The program cannot parse the page.
+        ToolError: The page is not text, or the program cannot parse it.
     """
+    is_html = _kind_of(page) in _PAGES
     charset = (page.charset or "")[:_LONGEST_CHARSET]
     asked = json.dumps({"charset": charset, "characters": characters, "is_html": is_html})
-    output, _ = await process.communicate(asked.encode() + b"\n" + page.body)
-    if process.returncode != 0:
+    given = asked.encode() + b"\n" + page.body
+    output = await output_of(process, given, _BYTES_PER_BYTE * len(given))
+    if output is None:
         raise ToolError(say("web_unreadable_page"), status="failed", reason_code="unreadable_page")
     data: dict[str, str] = json.loads(output)
     return data

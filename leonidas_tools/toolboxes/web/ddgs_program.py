@@ -5,9 +5,12 @@ proxy of the environment.
 """
 
 import json
+import resource
 import sys
 import time
 from typing import Any
+
+_MOST_BYTES = 1 << 30
 
 
 def found(asked: dict[str, Any]) -> dict[str, Any]:
@@ -26,5 +29,11 @@ def found(asked: dict[str, Any]) -> dict[str, Any]:
     return {"results": results}
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Read a query from the standard input, and write its results, with a limit of the memory."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
     json.dump(found(json.load(sys.stdin)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

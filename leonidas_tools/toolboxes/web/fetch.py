@@ -6,7 +6,6 @@ uses one of them. A redirect is checked like the first URL.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import socket
 import ssl
@@ -18,6 +17,7 @@ import httpcore2
 import httpx2
 
 from leonidas_tools.errors import ToolError
+from leonidas_tools.files.addresses import is_public
 from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.files.gradual_reads import GradualReads
 from leonidas_tools.results.texts import say
@@ -37,19 +37,6 @@ _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
 _LONGEST_HOST = 253
 _LONGEST_SHOWN = 200
 _CREDENTIALS = re.compile(r"//[^/]*@")
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_SPECIAL = tuple(  # networks that Python 3.11 does not treat as special
-    map(
-        ipaddress.ip_network,
-        (
-            "168.63.129.16/32",  # the host of a virtual machine at Azure
-            "192.0.0.0/24",  # protocol assignments; metadata at Oracle
-            "192.88.99.0/24",  # 6to4 relays
-            "3fff::/20",  # documentation
-            "fec0::/10",  # site-local addresses
-        ),
-    )
-)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _UNKNOWN_HOST = "unknown_host"
 _AGENT = "Mozilla/5.0 (compatible; leonidas-tools)"
@@ -227,32 +214,6 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Sleep, as the interface requires."""
         await self._inner.sleep(seconds)
-
-
-def is_public(text: str) -> bool:
-    """Return whether an IP address belongs to the public internet.
-
-    Example:
-        >>> is_public("93.184.215.14"), is_public("127.0.0.1"), is_public("::ffff:10.0.0.1")
-        (True, False, False)
-        >>> is_public("64:ff9b::a9fe:a9fe"), is_public("fe80::1%eth0"), is_public("224.0.0.1")
-        (False, False, False)
-    """
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-        if address in _NAT64:
-            inner.append(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
-        if address.scope_id is not None or any(each and not is_public(str(each)) for each in inner):
-            return False
-        if any(inner):
-            return True
-    if any(address in network for network in _SPECIAL):
-        return False
-    return address.is_global and not address.is_multicast and not address.is_reserved
 
 
 def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+_PIECE_BYTES = 65_536
 _PASSED_ON = ("HOME", "PYTHONPATH")
 """Variables that Python needs to find installed packages; no proxy and no secret."""
 
@@ -31,3 +32,29 @@ async def program(path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+async def output_of(
+    process: asyncio.subprocess.Process, given: bytes, most_bytes: int
+) -> bytes | None:
+    """Give a program its input, and return its output; `None` if it fails or writes too much."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    writing = asyncio.create_task(_write(process.stdin, given))
+    output = bytearray()
+    try:
+        while piece := await process.stdout.read(_PIECE_BYTES):
+            output += piece
+            if len(output) > most_bytes:
+                return None
+    finally:
+        writing.cancel()
+        await asyncio.wait({writing})
+    return bytes(output) if await process.wait() == 0 else None
+
+
+async def _write(stdin: asyncio.StreamWriter, given: bytes) -> None:
+    with contextlib.suppress(ConnectionError):  # it has ended before it has read all
+        stdin.write(given)
+        await stdin.drain()
+        stdin.close()

@@ -14,11 +14,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.files.certificates import trusted_certificates
+from leonidas_tools.files.gradual_reads import read_gradually
 from leonidas_tools.redaction.http_logs import unlogged_requests
 from leonidas_tools.results.texts import say
-from leonidas_tools.toolboxes.web.program import program
+from leonidas_tools.toolboxes.web.program import output_of, program
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping, Sequence
 
     from leonidas_tools.toolboxes.web.settings import WebSettings
@@ -108,8 +110,8 @@ async def _by_ddgs(query: str, settings: WebSettings) -> list[Hit]:
         "seconds": max(1, int(settings.timeout / 2)),
     }
     async with program(_DDGS) as process:
-        output, _ = await process.communicate(json.dumps(asked).encode())
-    if process.returncode != 0:
+        output = await output_of(process, json.dumps(asked).encode(), _MOST_BYTES)
+    if output is None:
         raise _unreadable("ended")
     answer = json.loads(output)
     if answer.get("unreachable"):
@@ -171,9 +173,7 @@ async def _get(
     try:
         with unlogged_requests():
             async with (
-                httpx2.AsyncClient(
-                    verify=await trusted_certificates(), proxy=proxy, trust_env=False
-                ) as client,
+                _client(await trusted_certificates(), proxy) as client,
                 client.stream("GET", address, params=dict(asked), headers=headers) as answer,
             ):
                 _check(answer)
@@ -186,6 +186,12 @@ async def _get(
         raise _unreachable() from None
     except ValidationError:
         raise _unreadable("wrong_format") from None
+
+
+def _client(certificates: ssl.SSLContext, proxy: str | None) -> httpx2.AsyncClient:
+    client = httpx2.AsyncClient(verify=certificates, proxy=proxy, trust_env=False)
+    read_gradually(client)
+    return client
 
 
 def _check(answer: httpx2.Response) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from leonidas_tools import ToolError, ToolSession
 from leonidas_tools.errors import ToolboxError
-from leonidas_tools.toolboxes.web.fetch import Fetcher, is_public
+from leonidas_tools.files.addresses import is_public
+from leonidas_tools.toolboxes.web.fetch import Fetcher
 from leonidas_tools.toolboxes.web.settings import WebSettings
 from tests.toolboxes.web.servers import BREAD, runtime
 

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import gzip
 import json
+import os
 import resource
 import shutil
 import socket
@@ -18,9 +19,11 @@ import pytest
 
 from leonidas_tools import ToolError
 from leonidas_tools.errors import ToolboxError
-from leonidas_tools.toolboxes.web import _EXTRACT
-from leonidas_tools.toolboxes.web.fetch import Fetcher, is_public
-from leonidas_tools.toolboxes.web.program import program
+from leonidas_tools.files.addresses import is_public
+from leonidas_tools.toolboxes.web import _EXTRACT, WebTools
+from leonidas_tools.toolboxes.web.fetch import Fetcher
+from leonidas_tools.toolboxes.web.program import output_of, program
+from leonidas_tools.toolboxes.web.search import search as search_web
 from leonidas_tools.toolboxes.web.settings import WebSettings
 from tests.toolboxes.web.servers import BREAD, runtime
 from tests.turns import answering, parsed_in_a_turn
@@ -486,6 +489,50 @@ async def test_name_servers_that_do_not_answer_hold_up_nothing_else(monkeypatch)
         goes_on.set()
         found = await asyncio.gather(*asking, return_exceptions=True)
     assert {each.reason_code for each in found} == {"unknown_host"}
+
+
+async def test_a_search_service_of_tiny_chunks_leaves_the_event_loop_its_turns(monkeypatch):
+    async with answering(HEAD + b"1\r\n \r\n" * 10_000 + b"0\r\n\r\n") as port:
+        settings = WebSettings(search="searxng", search_address=f"http://127.0.0.1:{port}")
+        async with parsed_in_a_turn(monkeypatch) as counts:
+            with pytest.raises(ToolError):
+                await search_web("bread", settings)
+    assert counts.total() > 10_000
+    assert max(counts.values()) < 1_000
+
+
+async def test_a_program_that_writes_without_end_is_stopped(tmp_path):
+    script = tmp_path / "endless.py"
+    script.write_text("while True: print('x' * 1000)")
+    async with asyncio.timeout(SECONDS), program(script) as process:
+        assert await output_of(process, b"x" * 1_000_000, 100_000) is None
+
+
+async def test_a_few_readers_run_at_once_and_slow_pages_do_not_hold_all_of_them(service):
+    started, readers = asyncio.Event(), []
+    service.gives("/quick", BREAD)
+    service.answers["/slow"] = lambda _: service.goes_on.wait(SECONDS)
+
+    class Web(WebTools):
+        async def _read(self, url, characters):
+            readers.append(url)
+            if len(readers) == 20:
+                started.set()
+            return await super()._read(url, characters)
+
+    web = Web(WebSettings(allow_private=("localhost",), timeout=SECONDS))
+    reads = [asyncio.create_task(web.read_page(f"{service.address}/slow")) for _ in range(20)]
+    try:
+        async with asyncio.timeout(SECONDS):
+            await started.wait()
+            page = await web.read_page(f"{service.address}/quick")
+        children = (Path("/proc/self/task") / str(os.getpid()) / "children").read_text()
+    finally:
+        for each in reads:
+            each.cancel()
+        await asyncio.wait(reads)
+    assert "flour" in page.result["text"]
+    assert len(children.split()) <= 4
 
 
 async def test_a_page_is_given_memory_by_its_length():

@@ -1,0 +1,107 @@
+"""The WebSocket to Gemini Live, with no server able to hold up the event loop.
+
+asyncio passes on up to 256 KiB at once. These may be a hundred thousand frames, and the WebSocket
+library processes all of them in one turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from websockets.asyncio.client import ClientConnection
+
+from leonidas_tools.results.json_size import has_too_many_values
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+MOST_VALUES = 20_000
+"""Maximum values in a message: the client and we may take some 50 microseconds for each."""
+_PIECE_BYTES = 2048
+_MOST_UNSENT_BYTES = 64 * 1024 * 1024
+"""Most bytes that wait for a server that does not read: each ping of it is answered."""
+
+
+class GradualSocket(ClientConnection):
+    """Processes received data in pieces, with a turn of the event loop after each.
+
+    It processes none while as many messages wait for their reader as the library allows.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._unprocessed = bytearray()
+        self._next_turn: asyncio.Handle | None = None
+        self._is_full = False
+        self._end: Callable[[], None] | None = None
+        self._is_set_up = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Use the connection."""
+        super().connection_made(transport)
+        self.recv_messages.pause = self._pause
+        self.recv_messages.resume = self._resume
+
+    def data_received(self, data: bytes) -> None:
+        """Process received data."""
+        self._unprocessed += data
+        if self._next_turn is None and not self._is_full:
+            self._process()
+
+    def eof_received(self) -> None:
+        """Process the end of the data, unless `connection_lost` does so after the rest of it."""
+        if not self._unprocessed:
+            super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the connection, after the rest of the data."""
+        self._end = functools.partial(super().connection_lost, exc)
+        self._go_on()
+
+    async def recv(self, decode: bool | None = None) -> Any:
+        """Return the next message.
+
+        Raises:
+            OSError: The first message, the reply to the setup, has too many values.
+        """
+        received = await super().recv(decode)
+        if not self._is_set_up and has_too_many_values(_bytes(received), MOST_VALUES):
+            raise OSError("the reply of the server to the setup has too many values")
+        self._is_set_up = True
+        return received
+
+    def _process(self) -> None:
+        self._next_turn = None
+        piece = bytes(self._unprocessed[:_PIECE_BYTES])
+        del self._unprocessed[:_PIECE_BYTES]
+        super().data_received(piece)
+        if self.transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
+            self._unprocessed.clear()
+            self.transport.abort()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Process the next piece in the next turn of the loop; without one, read or end."""
+        if self._unprocessed:
+            self.transport.pause_reading()
+            if self._next_turn is None and (self._end or not self._is_full):
+                self._next_turn = self.loop.call_soon(self._process)
+        elif self._end is not None:
+            end, self._end = self._end, None
+            end()
+        elif not self._is_full:
+            self.transport.resume_reading()
+
+    def _pause(self) -> None:
+        self._is_full = True
+        self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        self._is_full = False
+        self._go_on()
+
+
+def _bytes(message: str | bytes) -> bytes:
+    return message.encode() if isinstance(message, str) else message

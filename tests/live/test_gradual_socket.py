@@ -1,0 +1,128 @@
+"""The WebSocket to the model, and what a server can do to the event loop by it."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import serve
+from websockets.exceptions import ConnectionClosed
+from websockets.protocol import CLIENT, Protocol
+
+from leonidas_tools.live import gradual_socket
+from leonidas_tools.live.gradual_socket import GradualSocket
+
+PING, EMPTY = b"\x89\x00", b"\x81\x00"
+LONG_PING = b"\x89\x7d" + bytes(125)
+
+
+@contextlib.asynccontextmanager
+async def connected_to(play):
+    """Yields the connection of a client to a server that plays this."""
+    async with (
+        serve(play, "127.0.0.1", 0, compression=None) as server,
+        connect(
+            f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+            create_connection=GradualSocket,
+            compression=None,
+            proxy=None,
+            close_timeout=0.1,
+        ) as socket,
+    ):
+        yield socket
+
+
+@contextlib.asynccontextmanager
+async def frames_in_a_turn(monkeypatch):
+    """Yields a counter of the frames that a client takes in, by the turn of the loop."""
+    counts, turn = Counter(), 0
+    takes_in = Protocol.recv_frame
+
+    def counted(self, frame):
+        counts[turn] += self.side is CLIENT
+        return takes_in(self, frame)
+
+    async def watch():
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Protocol, "recv_frame", counted)
+    watching = asyncio.create_task(watch())
+    try:
+        yield counts
+    finally:
+        watching.cancel()
+
+
+@pytest.mark.parametrize("frame", [PING, EMPTY])
+async def test_many_small_frames_leave_the_event_loop_its_turns(monkeypatch, frame):
+    async def play(socket):
+        socket.transport.write(frame * 20_000)
+        await socket.send("over")
+        await socket.wait_closed()
+
+    async with frames_in_a_turn(monkeypatch) as counts, connected_to(play) as socket:
+        while await socket.recv() != "over":
+            pass
+    assert counts.total() > 20_000
+    assert max(counts.values()) <= 1_100
+
+
+async def test_no_more_messages_are_taken_in_than_wait_for_their_reader(monkeypatch):
+    async def play(socket):
+        socket.transport.write(EMPTY * 20_000)
+        await socket.wait_closed()
+
+    async with frames_in_a_turn(monkeypatch) as counts, connected_to(play) as socket:
+        await socket.recv()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert counts.total() <= 1_100
+
+
+async def test_all_messages_before_a_close_are_read():
+    async def play(socket):
+        for number in range(500):
+            await socket.send(f"{number} {'x' * 500}")
+
+    async with connected_to(play) as socket:
+        read = [message async for message in socket]
+    assert len(read) == 500
+
+
+async def test_a_long_message_is_read_whole():
+    async def play(socket):
+        await socket.send(bytes(900_000))
+        await socket.wait_closed()
+
+    async with connected_to(play) as socket:
+        assert await socket.recv() == bytes(900_000)
+
+
+async def test_a_server_that_has_its_pings_answered_but_reads_nothing_is_left(monkeypatch):
+    monkeypatch.setattr(gradual_socket, "_MOST_UNSENT_BYTES", 100_000)
+
+    async def play(socket):
+        socket.transport.pause_reading()
+        with contextlib.suppress(ConnectionError):
+            while not socket.transport.is_closing():
+                socket.transport.write(LONG_PING * 1000)
+                await asyncio.sleep(0)
+        socket.transport.resume_reading()
+
+    async with connected_to(play) as socket:
+        with pytest.raises(ConnectionClosed):
+            await socket.recv()
+
+
+async def test_a_reply_to_the_setup_of_too_many_values_is_not_parsed():
+    async def play(socket):
+        await socket.send("[" + "[]," * 30_000 + "[]]")
+        await socket.wait_closed()
+
+    async with connected_to(play) as socket:
+        with pytest.raises(OSError, match="too many values"):
+            await socket.recv(decode=False)
