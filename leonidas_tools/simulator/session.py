@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.simulator.audio import (
     CHUNK_SECONDS,
     MIME_TYPE,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from leonidas_tools.simulator.user_input import InputKind, UserInput
     from leonidas_tools.simulator.wire import Message
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 class StepFailedError(Exception):
