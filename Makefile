@@ -1,7 +1,7 @@
 # Everything here needs only make and a Python from 3.11 on: `make PYTHON=/path/to/python3`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all check lint format types contracts docs picture screenshot bench soak fuzz voice clean
+.PHONY: help install run test test-all check lint format types contracts docs picture generated screenshot bench soak fuzz voice clean
 
 PYTHON ?=
 VENV := .venv
@@ -61,6 +61,12 @@ docs: $(READY)  ## builds the documentation in build/docs
 
 picture: $(READY)  ## draws the rooms of the architecture from the code
 	$(BIN)/python -m tests.docs.rooms
+
+generated: $(READY)  ## writes all that is made from the code: tables of the docs, the picture, the schema
+	$(BIN)/python -m tests.docs.settings_tables
+	$(BIN)/python -m tests.docs.api_tables
+	$(BIN)/python -m tests.docs.rooms
+	$(BIN)/leonidas config schema > config/tools.schema.json
 
 screenshot: $(READY)  ## takes the pictures of the console
 	$(BIN)/python -m tests.console.pictures
