@@ -158,6 +158,8 @@ class OnceCalls:
         if call.id is None:
             return
         again = self._calls.get((call.id, request_of(call.name, call.arguments)))
+        # The question about a fallback names another tool than the call that has asked it.
+        again = again or next((e for e in self._with_results if e.number == call.number), None)
         if again is None:
             return
         if result.reason_code == REPEATED:

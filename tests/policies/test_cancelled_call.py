@@ -468,9 +468,9 @@ async def test_an_equal_call_of_one_that_was_cut_off_when_the_tools_closed_does_
     assert heard.by_id["3"] == [CHARGED]
 
 
-async def said_yes(script, session, *, finished=True):
+async def said_yes(script, session, *, name="charge", finished=True):
     """Ask for a charge, put its question, and report the user's yes."""
-    script.say(call("charge", FIVE, id="1"))
+    script.say(call(name, FIVE, id="1"))
     await script.until_answered("1")
     (request,) = session.get(Approvals).pending()
     transcript = session.get(Transcript)
@@ -530,3 +530,22 @@ async def test_the_result_of_an_approved_call_is_told_if_a_person_stops_the_repo
         heard = await script.until_answered("2")
     assert told == [("1", "unknown_outcome")]
     assert heard.by_id["2"][0]["status"] == "pending_approval"
+
+
+async def test_nobody_is_asked_again_about_an_approved_fallback_that_goes_on():
+    till, session = Till(), ToolSession("kitchen")
+
+    async def quote(amount: float) -> str:
+        raise RetryableError("No quotes today.")
+
+    quick = Tool(quote, effect="read", fallback_tools=["charge"], retry_attempts=0)
+    tools = AdvancedToolProcessor([quick, till.tool(requires_approval=True)])
+    async with Script(tools.in_session(session)) as script:
+        await said_yes(script, session, name="quote")
+        await till.begun.wait()
+        script.say(cancellation("yes"), call("quote", FIVE, id="2"))
+        await script.until_event("tool_start", "2")
+        till.go_on.set()
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
+    assert till.charged == [5]
