@@ -549,3 +549,49 @@ async def test_nobody_is_asked_again_about_an_approved_fallback_that_goes_on():
         heard = await script.until_answered("2")
     assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
     assert till.charged == [5]
+
+
+async def test_an_equal_call_waits_for_one_that_a_tool_of_another_session_has_approved():
+    till, kitchen, hold = Till(), ToolSession("kitchen"), asyncio.Event()
+
+    async def wait(minutes: int) -> str:
+        await hold.wait()
+        return f"{minutes} minutes"
+
+    async def supervise() -> str:
+        desk = kitchen.get(Approvals)
+        desk.decide(desk.pending()[0].id, Decision.approve())
+        await till.begun.wait()
+        return "approved"
+
+    tools = AdvancedToolProcessor(
+        [till.tool(requires_approval=True), Tool(wait, effect="once", lane="wait"), supervise]
+    )
+    async with tools, Script(tools.in_session(kitchen)) as script:
+        script.say(call("charge", FIVE, id="1"), call("wait", {"minutes": 1}, id="2"))
+        await script.until_answered("1")
+        async with Script(tools.in_session(ToolSession("office"))) as office:
+            office.say(call("nothing", id="1"), call("supervise", id="2"))
+            await office.until_answered("2")
+        script.say(call("charge", FIVE, id="3"))
+        await script.until_event("tool_start", "3")
+        till.go_on.set()
+        hold.set()
+        heard = await script.until_answered("3")
+    assert heard.by_id["3"][0]["reason_code"] == "cancelled_call"
+    assert till.charged == [5]
+
+
+async def test_a_cancelled_call_that_a_person_has_retried_answers_none():
+    till, session = Till(), ToolSession("kitchen")
+    tools = AdvancedToolProcessor([till.tool(timeout_seconds=0.05)])
+    async with Script(tools.in_session(session)) as script:
+        script.say(call("charge", FIVE, id="1"))
+        await script.until_answered("1")
+        script.say(cancellation("1"), call("nothing", id="unknown"))
+        await script.until_answered("unknown")
+        till.go_on.set()
+        assert (await tools.retry("1", session=session)).result == "charged 5"
+        script.say(call("charge", FIVE, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [CHARGED]
