@@ -322,9 +322,15 @@ class Approvals:
             return _unknown_tool(question)
         if waits:
             call = replace(call, retried=True)  # it repeats only the call that waits
+
+        def deliver(result: ToolResult) -> None:
+            self._deliver(question, _with_question(question, decision, result))
+
         self.tell_running(question.call)
         try:
-            result = await question.asking.runner.run(call, question.sinks, instead_of=instead_of)
+            result = await question.asking.runner.run(
+                call, question.sinks, instead_of=instead_of, on_left=deliver
+            )
         finally:
             self._revoke(question, call)
         self.tell_outcome(question.call, result)

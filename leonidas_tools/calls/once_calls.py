@@ -144,6 +144,10 @@ class OnceCalls:
         ended.end(result, begun=begun)
         self._keep(ended)
         self._drop_if_nothing_happened(ended)
+        reported = ended.reports
+        if reported is not None and not reported.is_over:  # it goes on without this call
+            reported.is_reported = False
+            self._cancel(reported)
 
     def end_again(self, call: ToolCall, result: ToolResult) -> None:
         """Note that a call whose result was sent runs again, or replace that result.
@@ -154,21 +158,27 @@ class OnceCalls:
         if call.id is None:
             return
         again = self._calls.get((call.id, request_of(call.name, call.arguments)))
+        # The question about a fallback names another tool than the call that has asked it.
+        again = again or next((e for e in self._with_results if e.number == call.number), None)
         if again is None:
             return
         if result.reason_code == REPEATED:
             again.reopen()
-            again.cancelled = False
+            again.cancelled = again in self._cancelled
             by = innermost()
-            reporting = None if by is None else self._running.get(by.call.number)
+            is_here = by is not None and by.call.session is call.session
+            reporting = self._running.get(by.call.number) if by is not None and is_here else None
             again.is_reported = reporting is not None
-            if reporting is None:
-                self._cancel(again)
-            else:
+            if reporting is not None:
                 reporting.reports = again
+            if reporting is None or reporting.cancelled:
+                self._cancel(again)
         elif not again.is_over:
+            is_cut = result.status is ResultStatus.CANCELLED and result.reason_code is None
+            result = repeated(call.name) if is_cut else result  # by the end of the runtime
             again.end(result, begun=True)
-            if again in self._cancelled and not (again.is_reported and again.may_have_happened):
+            is_unread = again.may_have_happened and (is_cut or again.is_reported)
+            if again in self._cancelled and not is_unread:
                 self._cancelled.remove(again)  # the model reads this result, or nothing happened
         again.result = result
         self._keep(again)

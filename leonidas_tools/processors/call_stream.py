@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.calls.call import name_called
+from leonidas_tools.calls.call import name_called, repeated
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.calls.once_calls import OnceCalls
 from leonidas_tools.processors import stream
@@ -287,7 +287,9 @@ class _Calls:
         if result.error is not None:
             _release_frames(result.error)
         self._running.pop(call.id or call.trace_id, None)
-        remember(call, result, begun=invocation.begun)
+        # A call that the closing runtime has cut off may have had its effect.
+        is_cut = invocation.is_left and invocation.begun and not result.ok
+        remember(call, repeated(call.name) if is_cut else result, begun=invocation.begun)
         if invocation.undo is not None and call.id is not None:
             self._undoable[call.id] = invocation
             if len(self._undoable) > _MOST_UNDOABLE:

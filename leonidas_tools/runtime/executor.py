@@ -463,16 +463,20 @@ class Executor:
         run: Run | None = None,
         *,
         instead_of: Invocation | None = None,
+        on_left: Callable[[ToolResult], None] | None = None,
     ) -> ToolResult:
         """Run one call to its end; cancellation cancels the call.
 
         A cancellation of the call that it runs `instead_of` lets a side effect finish, too.
+        `on_left` receives the result if nobody waits for it any more.
         """
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 
         def on_end(_: Invocation, result: ToolResult) -> None:
             if not ended.done():
                 ended.set_result(result)
+            elif on_left is not None:
+                on_left(result)
 
         invocation = self.start(call, on_end, sinks, run)
         if instead_of is not None:
@@ -481,6 +485,8 @@ class Executor:
             return await ended
         except asyncio.CancelledError:
             invocation.cancel()
+            if on_left is not None and not ended.cancelled():  # it has just ended
+                on_left(ended.result())
             raise
         finally:
             if instead_of is not None:

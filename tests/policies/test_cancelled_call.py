@@ -6,7 +6,9 @@ import math
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, RetryableError, Tool, ToolContext, ToolSession
+from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
+from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.talking import Talk
 from tests.processors.chains import made_by_hand, ready_made
@@ -446,3 +448,150 @@ async def test_a_call_that_a_person_has_edited_happens_once(edited):
     assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
     assert heard.by_id["2"][0]["result"]["result"] == f"charged {edited}"
     assert (len(asked), till.charged) == (1, [edited])
+
+
+async def test_an_equal_call_of_one_that_was_cut_off_when_the_tools_closed_does_not_run():
+    till, session = Till(), ToolSession("kitchen")
+    tools = AdvancedToolProcessor([till.tool()])
+    async with Script(tools.in_session(session)) as script:
+        script.say(call("charge", FIVE, id="1"))
+        await till.begun.wait()
+        await script.leave()
+    till.go_on.set()
+    async with Script(tools.in_session(session)) as script:
+        script.say(call("charge", FIVE, id="2"))
+        await script.until_answered("2")
+        script.say(call("charge", FIVE, id="3"))
+        heard = await script.until_answered("3")
+    assert heard.by_id["2"][0]["status"] == "unknown_outcome"
+    assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
+    assert heard.by_id["3"] == [CHARGED]
+
+
+async def said_yes(script, session, *, name="charge", finished=True):
+    """Ask for a charge, put its question, and report the user's yes."""
+    script.say(call(name, FIVE, id="1"))
+    await script.until_answered("1")
+    (request,) = session.get(Approvals).pending()
+    transcript = session.get(Transcript)
+    transcript.model_spoke(request.title)
+    transcript.turn_ended()
+    transcript.user_said("Yes.")
+    if finished:
+        transcript.turn_ended()
+    told = {"approval_id": request.id, "decision": "yes"}
+    script.say(call("confirm_action", told, id="yes"))
+
+
+async def test_a_yes_whose_report_is_cancelled_before_it_counts_is_not_asked_for_again():
+    till, session = Till(), ToolSession("kitchen")
+    tools = AdvancedToolProcessor([till.tool(requires_approval=True)])
+    async with Script(tools.in_session(session)) as script:
+        await said_yes(script, session, finished=False)
+        await script.until_event("tool_start", "yes")
+        script.say(cancellation("yes"), call("nothing", id="unknown"))
+        await script.until_answered("unknown")
+        session.get(Transcript).turn_ended()
+        await till.begun.wait()
+        script.say(call("charge", FIVE, id="2"))
+        await script.until_event("tool_start", "2")
+        till.go_on.set()
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
+    assert till.charged == [5]
+
+
+async def test_no_call_waits_for_an_approved_one_that_was_cut_off_when_the_tools_closed():
+    till, session = Till(), ToolSession("kitchen")
+    tools = AdvancedToolProcessor([till.tool(requires_approval=True)])
+    async with Script(tools.in_session(session)) as script:
+        await said_yes(script, session)
+        await till.begun.wait()
+        await script.leave()
+    async with Script(tools.in_session(session)) as script:
+        script.say(call("charge", FIVE, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["status"] == "unknown_outcome"
+    assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
+    assert till.charged == []
+
+
+async def test_the_result_of_an_approved_call_is_told_if_a_person_stops_the_report_of_the_yes():
+    till, session, told = Till(), ToolSession("kitchen"), []
+    session.get(Approvals).on_result(lambda call, result: told.append((call.id, result.status)))
+    tools = AdvancedToolProcessor([till.tool(requires_approval=True)])
+    async with Script(tools.in_session(session)) as script:
+        await said_yes(script, session)
+        await till.begun.wait()
+        script.say(cancellation("yes"), call("nothing", id="unknown"))
+        await script.until_answered("unknown")
+        await tools.cancel("yes", session=session)
+        script.say(call("charge", FIVE, id="2"))
+        heard = await script.until_answered("2")
+    assert told == [("1", "unknown_outcome")]
+    assert heard.by_id["2"][0]["status"] == "pending_approval"
+
+
+async def test_nobody_is_asked_again_about_an_approved_fallback_that_goes_on():
+    till, session = Till(), ToolSession("kitchen")
+
+    async def quote(amount: float) -> str:
+        raise RetryableError("No quotes today.")
+
+    quick = Tool(quote, effect="read", fallback_tools=["charge"], retry_attempts=0)
+    tools = AdvancedToolProcessor([quick, till.tool(requires_approval=True)])
+    async with Script(tools.in_session(session)) as script:
+        await said_yes(script, session, name="quote")
+        await till.begun.wait()
+        script.say(cancellation("yes"), call("quote", FIVE, id="2"))
+        await script.until_event("tool_start", "2")
+        till.go_on.set()
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"][0]["reason_code"] == "cancelled_call"
+    assert till.charged == [5]
+
+
+async def test_an_equal_call_waits_for_one_that_a_tool_of_another_session_has_approved():
+    till, kitchen, hold = Till(), ToolSession("kitchen"), asyncio.Event()
+
+    async def wait(minutes: int) -> str:
+        await hold.wait()
+        return f"{minutes} minutes"
+
+    async def supervise() -> str:
+        desk = kitchen.get(Approvals)
+        desk.decide(desk.pending()[0].id, Decision.approve())
+        await till.begun.wait()
+        return "approved"
+
+    tools = AdvancedToolProcessor(
+        [till.tool(requires_approval=True), Tool(wait, effect="once", lane="wait"), supervise]
+    )
+    async with tools, Script(tools.in_session(kitchen)) as script:
+        script.say(call("charge", FIVE, id="1"), call("wait", {"minutes": 1}, id="2"))
+        await script.until_answered("1")
+        async with Script(tools.in_session(ToolSession("office"))) as office:
+            office.say(call("nothing", id="1"), call("supervise", id="2"))
+            await office.until_answered("2")
+        script.say(call("charge", FIVE, id="3"))
+        await script.until_event("tool_start", "3")
+        till.go_on.set()
+        hold.set()
+        heard = await script.until_answered("3")
+    assert heard.by_id["3"][0]["reason_code"] == "cancelled_call"
+    assert till.charged == [5]
+
+
+async def test_a_cancelled_call_that_a_person_has_retried_answers_none():
+    till, session = Till(), ToolSession("kitchen")
+    tools = AdvancedToolProcessor([till.tool(timeout_seconds=0.05)])
+    async with Script(tools.in_session(session)) as script:
+        script.say(call("charge", FIVE, id="1"))
+        await script.until_answered("1")
+        script.say(cancellation("1"), call("nothing", id="unknown"))
+        await script.until_answered("unknown")
+        till.go_on.set()
+        assert (await tools.retry("1", session=session)).result == "charged 5"
+        script.say(call("charge", FIVE, id="2"))
+        heard = await script.until_answered("2")
+    assert heard.by_id["2"] == [CHARGED]
