@@ -154,6 +154,18 @@ def test_pins_that_cannot_be_believed_are_an_error_and_stay(corrupt):
     assert file.read_text() == text
 
 
+def test_no_more_is_pinned_than_fits_and_what_was_pinned_stays(monkeypatch):
+    first, more = {"send": said()}, {f"t{n}": said(f"t{n}") for n in range(9)}
+    pins = Pins("mail", "one")
+    pins.check(first)
+    monkeypatch.setattr("leonidas_tools.mcp.trust.pins._LONGEST_FILE", 1_500)
+    with pytest.raises(PinsError, match="listed too many tools"):
+        pins.check(more)
+    assert pins.check({"send": said(description=EVIL)})[0]["send"].waiting is not None
+    assert pins.check({"t0": said("t0")})[1] == ["t0"]  # nothing of it is kept
+    assert pins.pinned().keys() == {"send", "t0"}
+
+
 # --- what becomes of a tool that has changed -------------------------------------------------
 
 
