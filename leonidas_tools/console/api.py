@@ -367,17 +367,7 @@ class Api:
         return Pins(name, identity_of(settings))
 
     async def _changes(self, request: Request, __: None) -> list[dict[str, Any]]:
-        pinned = await asyncio.to_thread(self._pins(request).pinned)
-        return [
-            {
-                "tool": name,
-                "changed": fields_of(pin),
-                "diff": diff_of(pin),
-                "fingerprint": pin.waiting.fingerprint,
-            }
-            for name, pin in pinned.items()
-            if pin.waiting is not None
-        ]
+        return await asyncio.to_thread(_changes_of, self._pins(request))
 
     async def _trust(self, request: Request, body: TrustedTool) -> dict[str, Any]:
         pins = self._pins(request)
@@ -449,6 +439,20 @@ class Api:
         ]
         body = {"status": "starting" if waiting else "ready"}
         return JSONResponse(body, 503 if waiting else 200, headers=_NO_STORE)
+
+
+def _changes_of(pins: Pins) -> list[dict[str, Any]]:
+    """Return the tools that have changed, with their differences. This blocks."""
+    return [
+        {
+            "tool": name,
+            "changed": fields_of(pin),
+            "diff": diff_of(pin),
+            "fingerprint": pin.waiting.fingerprint,
+        }
+        for name, pin in pins.pinned().items()
+        if pin.waiting is not None
+    ]
 
 
 def errors_as_json() -> dict[type[Exception], Callable[[Request, Exception], Response]]:

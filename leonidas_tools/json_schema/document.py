@@ -29,6 +29,21 @@ _BRANCHES: Final = frozenset(
 PATTERN_OPTIONS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
 """Options of all patterns; a pattern that takes more steps counts as not matching."""
 _UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_OBJECTS: Final = frozenset(
+    {
+        "properties", "patternProperties", "dependentSchemas", "dependentRequired", "dependencies",
+        "$defs", "definitions",
+    }
+)  # fmt: skip
+"""Keywords whose value is an object with names chosen by the author."""
+_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "enum", "required"})
+_SCHEMAS: Final = frozenset(
+    {
+        "items", "additionalItems", "contains", "unevaluatedItems", "additionalProperties",
+        "propertyNames", "unevaluatedProperties", "not", "if", "then", "else",
+    }
+)  # fmt: skip
+"""Keywords whose value is a schema, or a list of schemas."""
 _GOES_DEEP: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "uniqueItems"})
 
 
@@ -96,6 +111,20 @@ class Document:
             if len(level) > MAX_SCHEMA_PARTS:
                 raise SchemaError(f"The schema has more than {MAX_SCHEMA_PARTS} parts; split it")
         raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
+
+    def _refuse_malformed(self) -> None:
+        """Refuse keywords without the form that this package reads, also where the draft has none.
+
+        Raises:
+            SchemaError: The value of a keyword is not an object or not a list.
+        """
+        level: list[Any] = [self.schema]
+        for _ in range(MAX_SCHEMA_DEPTH):
+            following: list[Any] = []
+            for part in level:
+                if isinstance(part, dict):
+                    following.extend(_schemas_in(part))
+            level = following
 
     def _note_work(self, part: dict[str, Any], depth: int) -> None:
         """Record the patterns and the long lists of options that values are compared with.
@@ -204,6 +233,7 @@ class Document:
         Raises:
             SchemaError: The schema is not valid, or has an unknown reference.
         """
+        self._refuse_malformed()
         try:
             return jsonschema_rs.validator_for(
                 self.schema,
@@ -244,9 +274,26 @@ class Document:
             raise LookupError("nothing is fetched, and no such document was given") from None
 
 
+def _schemas_in(part: dict[str, Any]) -> Iterator[Any]:
+    """Yield the schemas in a schema; raise an error if a keyword has the wrong form."""
+    for key, value in part.items():
+        if key in _OBJECTS:
+            if not isinstance(value, dict):
+                raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not an object")
+            yield from value.values()
+        elif key in _LISTS:
+            if not isinstance(value, list):
+                raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not a list")
+            if key not in ("enum", "required"):
+                yield from value
+        elif key in _SCHEMAS:
+            yield from value if isinstance(value, list) else (value,)
+
+
 def _goes_deep(part: dict[str, Any]) -> bool:
     """Return whether a schema may check deeper levels of a value than it has itself."""
-    values = [part.get("const"), *(part.get("enum") or ())]
+    options = part.get("enum")  # of any form where the part is no schema, but a value
+    values = [part.get("const"), *(options if isinstance(options, list) else ())]
     return not _GOES_DEEP.isdisjoint(part) or any(isinstance(v, dict | list) for v in values)
 
 

@@ -113,7 +113,7 @@ def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> 
 
 def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> SchemaProblem:
     every = details["options"] if "options" in details else [details["expected_value"]]
-    few = len(every) <= 6  # noqa: PLR2004 - as many as fit in a sentence
+    few = 0 < len(every) <= 6  # noqa: PLR2004 - as many as fit in a sentence
     shown = value_text(value)
     return SchemaProblem(
         path=path,

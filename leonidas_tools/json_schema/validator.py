@@ -131,6 +131,8 @@ class ArgumentValidator:
             filled: dict[str, Any] = self._fill(arguments)
         except TooManyDefaultsError as error:
             raise _refusal("leave out too much that has a default: give fewer values") from error
+        except RecursionError as error:  # the schema refers to itself for the same value
+            raise _refusal(say("argument_too_deep")) from error
         return filled
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _MARKS = frozenset({"writeOnly", "x-secret", "format"})
 """Keys left out of the schema of a secret."""
+_NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
+"""Keywords whose value is an object with names chosen by the author."""
 
 
 class GeminiDeclarations:
@@ -79,6 +81,7 @@ def _inside(key: str, value: Any) -> Any:
     """Convert the value of a keyword; keep data, and keep property names such as `const`."""
     if key in ("enum", "default", "examples"):
         return value
-    if key in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):
+    # An unknown keyword may hold anything, also an object with a member `properties`.
+    if key in _NAMED and isinstance(value, Mapping):
         return {name: for_gemini(schema) for name, schema in value.items()}
     return for_gemini(value)

@@ -93,7 +93,8 @@ def _prompt_entry(name: str, tool: AnyTool) -> str:
     parameters = without_presets(tool.declared_parameters[0])
     required = set(parameters.get("required", ()))
     lines = [f"{name}: {tool.metadata.description}".rstrip()]
-    for key, schema in parameters.get("properties", {}).items():
+    for key, said in parameters.get("properties", {}).items():
+        schema = said if isinstance(said, dict) else {}  # else true or false
         need = "required" if key in required else "optional"
         if "default" in schema:
             need += f", default {json.dumps(schema['default'], ensure_ascii=False, default=repr)}"
@@ -102,8 +103,10 @@ def _prompt_entry(name: str, tool: AnyTool) -> str:
     return "\n".join(lines)
 
 
-def _type_text(schema: dict[str, Any]) -> str:
+def _type_text(schema: dict[str, Any] | bool) -> str:
     """Return a schema's type in a few words."""
+    if isinstance(schema, bool):
+        return "any" if schema else "none"
     if "enum" in schema:
         return "one of " + ", ".join(repr(value) for value in schema["enum"])
     if "const" in schema:

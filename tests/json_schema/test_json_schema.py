@@ -325,6 +325,9 @@ def test_an_array_that_fits_nowhere_is_not_written_out():
     assert len(error.message) < 100
 
 
+DRAFT_4 = "http://json-schema.org/draft-04/schema#"
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -339,6 +342,8 @@ def test_an_array_that_fits_nowhere_is_not_written_out():
         {"$schema": "https://example.org/unknown", "type": "object"},
         {"default": {1, 2}},
         {1: 2},
+        {"$schema": DRAFT_4, "dependentSchemas": True},
+        {"$schema": DRAFT_4, "properties": {"a": {"items": {"prefixItems": 1}}}},
         [],
         None,
     ],
@@ -395,6 +400,21 @@ def test_a_schema_that_is_too_deep_is_refused():
 
 def test_a_schema_that_is_only_itself_allows_everything():
     assert ArgumentValidator({"$ref": "#"})({"a": 1}) == {"a": 1}
+
+
+def test_a_schema_that_is_itself_with_a_default_is_refused_as_too_deep():
+    assert refusal({"$ref": "#", "default": 1}, {"a": 1}).reason_code == "invalid_argument"
+
+
+@pytest.mark.parametrize("named", ["enum", "properties", "required", "allOf"])
+def test_a_property_may_have_the_name_of_a_keyword(named):
+    schema = {"properties": {named: True}, "default": {named: 1}}
+    assert ArgumentValidator(schema)({named: 1}) == {named: 1}
+
+
+def test_an_empty_list_of_options_has_an_error_of_its_own():
+    message = "'p' must be one of its options, not 1."
+    assert refusal(of(p={"enum": []}), {"p": 1}).message == message
 
 
 def _nested(levels):

@@ -1,6 +1,7 @@
 """A tool that is no longer what it was when it was first used is not run before it is trusted."""
 
 import asyncio
+import difflib
 import json
 import stat
 import subprocess
@@ -10,7 +11,8 @@ from typer.testing import CliRunner
 
 from leonidas_tools.cli.app import program
 from leonidas_tools.mcp.data_files import data_file
-from leonidas_tools.mcp.trust.pins import Pins, PinsError, ToolDefinition, identity_of
+from leonidas_tools.mcp.trust.pins import Pin, Pins, PinsError, ToolDefinition, identity_of
+from leonidas_tools.mcp.trust.quarantine import diff_of
 from leonidas_tools.redaction.visible import revealed, without_unseen
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.bench import described
@@ -152,6 +154,18 @@ def test_pins_that_cannot_be_believed_are_an_error_and_stay(corrupt):
     assert file.read_text() == text
 
 
+def test_no_more_is_pinned_than_fits_and_what_was_pinned_stays(monkeypatch):
+    first, more = {"send": said()}, {f"t{n}": said(f"t{n}") for n in range(9)}
+    pins = Pins("mail", "one")
+    pins.check(first)
+    monkeypatch.setattr("leonidas_tools.mcp.trust.pins._LONGEST_FILE", 1_500)
+    with pytest.raises(PinsError, match="listed too many tools"):
+        pins.check(more)
+    assert pins.check({"send": said(description=EVIL)})[0]["send"].waiting is not None
+    assert pins.check({"t0": said("t0")})[1] == ["t0"]  # nothing of it is kept
+    assert pins.pinned().keys() == {"send", "t0"}
+
+
 # --- what becomes of a tool that has changed -------------------------------------------------
 
 
@@ -170,6 +184,31 @@ async def test_a_tool_that_has_changed_is_declared_as_it_was_and_denied(bench, c
     assert f"+{EVIL}" in quarantined["diff"].splitlines()
     (warning,) = (r.getMessage() for r in caplog.records if "has changed" in r.getMessage())
     assert "`leonidas mcp trust mail`" in warning
+
+
+def test_the_difference_of_long_definitions_is_found_without_comparing_all_lines(monkeypatch):
+    monkeypatch.delattr(difflib, "unified_diff")
+    lines = [str(number % 120) for number in range(20_000)]
+    before = said(description="\n".join(["same", *lines]))
+    now = said(description="\n".join(["same", *lines[:9_000], "evil", *lines[9_002:]]))
+    assert diff_of(Pin(trusted=before, waiting=now)).splitlines() == [
+        "--- trusted",
+        "+++ now",
+        "@@ -9002,2 +9002,1 @@",
+        "-0",
+        "-1",
+        "+evil",
+    ]
+    assert diff_of(Pin(trusted=before)) == ""
+
+
+async def test_the_status_describes_what_has_changed_without_comparing_again(bench, monkeypatch):
+    bench.server("mail", GOOD)
+    await used_before(bench, BAD)
+    async with bench.processor():
+        await bench.ready()
+        monkeypatch.delattr(difflib, "unified_diff")
+        assert f"+{EVIL}" in bench.status("mail")["quarantined"][0]["diff"].splitlines()
 
 
 async def test_a_tool_that_changes_while_a_session_runs_is_denied(bench):

@@ -205,6 +205,14 @@ async def test_a_declared_name_is_what_the_answer_carries():
     assert (await tools.execute("lights/on")).result == "on"
 
 
+def test_a_keyword_that_is_unknown_is_declared_as_it_is():
+    parameters = {"type": "object", "x-form": {"properties": ["a"], "$defs": None}}
+    own = Tool.from_json_schema(
+        name="own", description="Own.", parameters=parameters, function=lambda **_: None
+    )
+    assert declared(alone(own))["own"].parameters_json_schema["x-form"] == parameters["x-form"]
+
+
 def test_openai_definitions():
     (definition,) = alone(get_weather).openai_tools()
     assert definition["type"] == "function"

@@ -127,6 +127,16 @@ def test_the_text_for_a_prompt_names_each_parameter():
     )
 
 
+def test_the_text_for_a_prompt_has_parameters_that_allow_all_or_nothing():
+    parameters = {"properties": {"a": True, "b": {"anyOf": [True, False]}}}
+    free = Tool.from_json_schema(
+        name="free", description="", parameters=parameters, function=lambda **_: None
+    )
+    registry = ToolRegistry([free])
+    text = "free:\n  - a (any, optional)\n  - b (any or none, optional)"
+    assert prompt_text(registry, registry) == text
+
+
 def test_nothing_is_exported_of_no_tools():
     registry = ToolRegistry()
     assert (openai_tools(registry, registry), prompt_text(registry, registry)) == ([], "")

@@ -147,7 +147,9 @@ class DefinitionReader:
             self._names.keep(listed)
             if settings.pin == "off":
                 return {}, []
-            return self._pins.check(said)
+            pins, new = self._pins.check(said)
+            report.compare({name: pin for name, pin in pins.items() if pin.waiting is not None})
+            return pins, new
 
         # A separate thread: the disk may be slow, and another process may lock the file.
         worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-pins")
@@ -162,7 +164,6 @@ class DefinitionReader:
         finally:
             worker.shutdown(wait=False)
         report.new = new if len(new) < len(pins) else []
-        report.changed = {name: pin for name, pin in pins.items() if pin.waiting is not None}
         return said, pins, report
 
     async def _read(

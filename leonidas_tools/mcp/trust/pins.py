@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _VERSION = 1
+_LONGEST_FILE = 64 * 1024 * 1024
+"""Most characters of a file of pins: a server may list other tools each time.
+
+None is forgotten, since a tool that comes back changed would be new then.
+"""
 
 
 class PinsError(LeonidasError):
@@ -125,11 +130,12 @@ effect='once'), waiting=None)}, ['add']), None)
         """Return the pins of these tools, and the names of new tools; store the pins. This blocks.
 
         Raises:
-            PinsError: The file cannot be read, so the trusted definitions are unknown.
+            PinsError: The file cannot be read, so the trusted definitions are unknown, or would
+                become too long.
         """
         try:
             with self._file.locked():
-                return self._checked(listed)
+                pins, new = self._checked(listed)
         except OSError as error:
             logger.warning(
                 "The pins of the MCP server %r cannot be stored: %s; they apply until this process "
@@ -137,9 +143,11 @@ effect='once'), waiting=None)}, ['add']), None)
                 self._server,
                 error.strerror or error,
             )
-            return self._merged(listed, self.pinned())
+            pins, new = self._merged(listed, self.pinned())
         finally:
             self._seen = self._file.stamp
+        self._known |= pins
+        return pins, new
 
     def trust(self, shown: Mapping[str, str]) -> list[str]:
         """Trust the waiting definitions with the fingerprints that the user was shown. This blocks.
@@ -189,7 +197,6 @@ effect='once'), waiting=None)}, ['add']), None)
             name: known[name].seen(said) if name in known else Pin(trusted=said)
             for name, said in listed.items()
         }
-        self._known = {**known, **pins}
         return pins, [name for name in listed if name not in known]
 
     def _read(self) -> dict[str, dict[str, Pin]]:
@@ -214,6 +221,12 @@ effect='once'), waiting=None)}, ['add']), None)
             for identity, pins in every.items()
         }
         text = json.dumps({"version": _VERSION, "servers": servers}, indent=1)
+        if len(text) > _LONGEST_FILE:
+            raise PinsError(
+                f"{self._server!r} has listed too many tools: the pins in {str(self._file.path)!r} "
+                f"would be longer than {_LONGEST_FILE:,} characters. If you trust it, delete the "
+                f"file; the next listing is trusted then"
+            )
         self._file.write(text)
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 _MOST_TOLD = 20
 """Most warnings of one kind for each listing: a server may list any number of tools."""
+_MOST_PAIRS = 250_000
+"""Most pairs of lines that are compared: the time of `difflib` grows faster than their number."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -32,6 +34,8 @@ class ListingReport:
     news: list[str] = field(default_factory=list)
     # pins of the tools that differ from their trusted definitions, by name
     changed: dict[str, Pin] = field(default_factory=dict)
+    # those tools as plain JSON, made in a thread: definitions may be long
+    changes: list[dict[str, Any]] = field(default_factory=list)
     denies: bool = True  # whether changed tools are denied, not only reported
     # names of the tools with invisible characters in their descriptions
     unseen: list[str] = field(default_factory=list)
@@ -44,6 +48,14 @@ class ListingReport:
     def quarantined(self) -> list[str]:
         """Return the names of the tools in quarantine."""
         return [*(self.changed if self.denies else ()), *self.unknown]
+
+    def compare(self, changed: dict[str, Pin]) -> None:
+        """Set the changed tools, and describe the differences. This may take long."""
+        self.changed = changed
+        self.changes = [
+            {"tool": name, "changed": fields_of(pin), "diff": diff_of(pin)}
+            for name, pin in changed.items()
+        ]
 
     def after(self, before: ListingReport) -> None:
         """Record the changes since the previous listing."""
@@ -77,13 +89,15 @@ class ListingReport:
             ],
         )
         done = ", and is not run" if self.denies else ""
+        news = set(self.news)
         warn_of_few(
             server,
             [
-                f": the tool {name!r} has changed since it was first used "
-                f"({', '.join(fields_of(self.changed[name]))}){done}; "
+                f": the tool {each['tool']!r} has changed since it was first used "
+                f"({', '.join(each['changed'])}){done}; "
                 f"`leonidas mcp trust {shlex.quote(server)}` shows how"
-                for name in self.news
+                for each in self.changes
+                if each["tool"] in news
             ],
         )
         if self.new:
@@ -96,14 +110,10 @@ class ListingReport:
 
     def status(self) -> dict[str, Any]:
         """Return the findings as plain JSON."""
-        changed = [
-            {"tool": name, "changed": fields_of(pin), "diff": diff_of(pin)}
-            for name, pin in self.changed.items()
-        ]
         unknown = [{"tool": name, "why": self.pins_error} for name in self.unknown]
         said = {
-            "quarantined": [*(changed if self.denies else []), *unknown],
-            "changed": [] if self.denies else changed,
+            "quarantined": [*(self.changes if self.denies else []), *unknown],
+            "changed": [] if self.denies else self.changes,
             "left_out": [{"tool": name, "why": why} for name, why in self.left_out.items()],
             "problems": [str(finding) for finding in self.findings],
         }
@@ -125,9 +135,25 @@ def fields_of(pin: Pin) -> list[str]:
 
 
 def diff_of(pin: Pin) -> str:
-    """Return a line diff of a tool definition, with invisible characters escaped."""
+    """Return a line diff of a tool definition, with invisible characters escaped.
+
+    In a long definition, all lines from the first to the last changed one count as changed.
+    """
     before, now = _lines(pin.trusted), _lines(pin.waiting or pin.trusted)
-    return "\n".join(difflib.unified_diff(before, now, "trusted", "now", lineterm="", n=1))
+    if len(before) * len(now) <= _MOST_PAIRS:
+        return "\n".join(difflib.unified_diff(before, now, "trusted", "now", lineterm="", n=1))
+    head = _alike(before, now)
+    tail = _alike(before[head:][::-1], now[head:][::-1])
+    old, new = (lines[head : len(lines) - tail] for lines in (before, now))
+    at = f"@@ -{head + 1},{len(old)} +{head + 1},{len(new)} @@"
+    changed = [*(f"-{line}" for line in old), *(f"+{line}" for line in new)]
+    return "\n".join(["--- trusted", "+++ now", at, *changed]) if changed else ""
+
+
+def _alike(some: Sequence[str], others: Sequence[str]) -> int:
+    """Return how many lines at the beginning are alike."""
+    pairs = enumerate(zip(some, others, strict=False))
+    return next((n for n, (one, other) in pairs if one != other), min(len(some), len(others)))
 
 
 def _lines(described: ToolDefinition) -> list[str]:
