@@ -298,12 +298,12 @@ class Hook:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(handler):  # noqa: N805 - the server's, beside that of the hook
                 body = handler.rfile.read(int(handler.headers["content-length"]))
+                self.posted.append((handler.path, json.loads(body)))
                 status = left.pop(0) if left else 200
                 handler.send_response(status)
                 handler.send_header("content-length", "0")
                 handler.send_header("location", f"{handler.path}/")
                 handler.end_headers()
-                self.posted.append((handler.path, json.loads(body)))
                 self._loop.call_soon_threadsafe(self._news.set)
 
             def log_message(self, *_):

@@ -31,7 +31,7 @@ async def program(path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        await process.communicate()  # `wait` alone never returns while output is left unread
 
 
 async def output_of(

@@ -508,6 +508,15 @@ async def test_a_program_that_writes_without_end_is_stopped(tmp_path):
         assert await output_of(process, b"x" * 1_000_000, 100_000) is None
 
 
+async def test_a_program_whose_output_is_left_unread_ends(tmp_path):
+    script = tmp_path / "endless.py"
+    script.write_text("while True: print('x' * 1000)")
+    async with asyncio.timeout(SECONDS), program(script) as process:
+        while not process.stdout._paused:
+            await asyncio.sleep(0)
+    assert process.returncode
+
+
 def children():
     """The processes that this one has started, and that still run."""
     return {*(Path("/proc/self/task") / str(os.getpid()) / "children").read_text().split()}
