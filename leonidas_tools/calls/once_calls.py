@@ -69,9 +69,8 @@ class OnceCall:
 
     def note_run(self, call: ToolCall) -> None:
         """Note that the call may run a tool, with its validated arguments."""
-        self._runs.append(
-            (call.name, call.arguments)
-        )  # most are never compared: a digest of each would take longer
+        # Most are never compared, and a digest of each would take longer.
+        self._runs.append((call.name, call.arguments))
 
     def has_run(self, request: bytes) -> bool:
         """Return whether the call may have run what another one asks for."""
@@ -92,7 +91,7 @@ class OnceCall:
             self._runs.clear()
 
     def reopen(self) -> None:
-        """Let others wait for the end of the call again, until it is undone."""
+        """Let others wait for the end of the call again, while it runs again or is undone."""
         self.is_over, self._over = False, None
 
     async def outcome(self) -> ToolResult | None:
@@ -109,9 +108,9 @@ class OnceCall:
 class OnceCalls:
     """Remembers the calls of a session whose side effect may happen only once, over all streams.
 
-    Id, name and arguments identify a call. The id is not enough: a server may number
-    its calls from 1 on each connection. Only calls with a side effect are remembered, so that reads
-    and cancellations cannot evict them.
+    Id, name and arguments identify a call. The id is not enough: a server may number its calls from
+    1 on each connection. Only calls with a side effect are remembered, so that reads and
+    cancellations cannot evict them.
 
     The model never reads the result of a cancelled call, so it may make the same call under another
     id. A cancelled call that has had its effect is kept until such a call takes its result.

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 _OK = ResultStatus.OK
 LONGEST_DELAY_SECONDS = 10.0
 USUAL_BACKOFF = 2.0
+# Errors in the code of a tool, which occur on a retry too.
 _PERMANENT = (
     TypeError,
     AttributeError,
     NameError,
-    NotImplementedError,  # as the others: an error in the tool's code occurs on a retry too
+    NotImplementedError,  # raised by a tool that lacks something, which a retry does not add
     ImportError,
     SyntaxError,
 )

@@ -465,10 +465,10 @@ class Executor:
         instead_of: Invocation | None = None,
         on_left: Callable[[ToolResult], None] | None = None,
     ) -> ToolResult:
-        """Run one call to its end; cancellation cancels the call.
+        """Run a call, and return its result; cancelling the wait cancels the call.
 
-        A cancellation of the call that it runs `instead_of` lets a side effect finish, too.
-        `on_left` receives the result if nobody waits for it any more.
+        If this call replaces another one, `instead_of`, cancelling that one cancels this one.
+        `on_left` receives a result that comes after the wait was cancelled.
         """
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 

@@ -243,10 +243,22 @@ async def test_what_is_typed_while_the_model_asks_aloud_is_no_answer():
     assert talk.model.answers[-1][2]["reason_code"] == "not_asked"
 
 
+async def approve_by_voice(talk, session, name, arguments):
+    """Make a call, ask its question, hear a yes, and let the model report it."""
+    talk.model.say(call(name, arguments, id="c1"))
+    await talk.model.until_answered("c1")
+    (request,) = session.get(Approvals).pending()
+    talk.model.say(ProcessorPart(request.title, role="model"))
+    await talk.until(lambda heard: any(part.part.text == request.title for part in heard))
+    talk.speak(ProcessorPart("Yes.", role="user"))
+    await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
+    told = {"approval_id": request.id, "decision": "yes"}
+    talk.model.say(call("confirm_action", told, id="c2"))
+
+
 async def test_a_yes_to_a_question_no_longer_awaited_is_still_reported():
     begun, may_end = asyncio.Event(), asyncio.Event()
     session = ToolSession()
-    desk = session.get(Approvals)
 
     @tool(requires_approval=True)
     async def slow() -> str:
@@ -256,15 +268,7 @@ async def test_a_yes_to_a_question_no_longer_awaited_is_still_reported():
 
     tools = AdvancedToolProcessor(tools=[slow], builtin_tools=False)
     async with Conversation(session=session, processor_of_tools=tools) as talk:
-        talk.model.say(call("slow", {}, id="c1"))
-        await talk.model.until_answered("c1")
-        (request,) = desk.pending()
-        talk.model.say(ProcessorPart(request.title, role="model"))
-        await talk.until(lambda heard: any(part.part.text == request.title for part in heard))
-        talk.speak(ProcessorPart("Yes.", role="user"))
-        await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
-        told = {"approval_id": request.id, "decision": "yes"}
-        talk.model.say(call("confirm_action", told, id="c2"))
+        await approve_by_voice(talk, session, "slow", {})
         await begun.wait()
         talk.model.say(cancellation("c2"))
         await talk.until(lambda heard: any(part.tool_cancellation for part in heard))
@@ -278,15 +282,7 @@ async def test_the_result_of_an_approved_call_is_told_if_the_answer_with_it_is_c
     sent, session = [], ToolSession()
     tools = tools_that_send(sent)
     async with Conversation(session=session, processor_of_tools=tools) as talk:
-        talk.model.say(call("send", ASKED, id="c1"))
-        await talk.model.until_answered("c1")
-        (request,) = session.get(Approvals).pending()
-        talk.model.say(ProcessorPart(request.title, role="model"))
-        await talk.until(lambda heard: any(part.part.text == request.title for part in heard))
-        talk.speak(ProcessorPart("Yes.", role="user"))
-        await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
-        told = {"approval_id": request.id, "decision": "yes"}
-        talk.model.say(call("confirm_action", told, id="c2"))
+        await approve_by_voice(talk, session, "send", ASKED)
         await talk.model.until_answered("c2")
         talk.model.say(cancellation("c2"))
         await talk.model.until(
@@ -316,15 +312,7 @@ class Payments:
 async def test_a_payment_that_goes_on_after_a_barge_in_into_its_approval_is_not_asked_again(ends):
     payments, session = Payments(), ToolSession()
     async with Conversation(session=session, processor_of_tools=payments.tools()) as talk:
-        talk.model.say(call("pay", ASKED, id="c1"))
-        await talk.model.until_answered("c1")
-        (request,) = session.get(Approvals).pending()
-        talk.model.say(ProcessorPart(request.title, role="model"))
-        await talk.until(lambda heard: any(part.part.text == request.title for part in heard))
-        talk.speak(ProcessorPart("Yes.", role="user"))
-        await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
-        told = {"approval_id": request.id, "decision": "yes"}
-        talk.model.say(call("confirm_action", told, id="c2"))
+        await approve_by_voice(talk, session, "pay", ASKED)
         await payments.begun.wait()
         if ends == "before the cancellation":
             payments.go_on.set()

@@ -483,6 +483,12 @@ async def said_yes(script, session, *, name="charge", finished=True):
     script.say(call("confirm_action", told, id="yes"))
 
 
+async def charging_after_a_yes(till, script, session, *, name="charge"):
+    """Wait until the charge that the user has approved runs."""
+    await said_yes(script, session, name=name)
+    await till.begun.wait()
+
+
 async def test_a_yes_whose_report_is_cancelled_before_it_counts_is_not_asked_for_again():
     till, session = Till(), ToolSession("kitchen")
     tools = AdvancedToolProcessor([till.tool(requires_approval=True)])
@@ -505,8 +511,7 @@ async def test_no_call_waits_for_an_approved_one_that_was_cut_off_when_the_tools
     till, session = Till(), ToolSession("kitchen")
     tools = AdvancedToolProcessor([till.tool(requires_approval=True)])
     async with Script(tools.in_session(session)) as script:
-        await said_yes(script, session)
-        await till.begun.wait()
+        await charging_after_a_yes(till, script, session)
         await script.leave()
     async with Script(tools.in_session(session)) as script:
         script.say(call("charge", FIVE, id="2"))
@@ -521,8 +526,7 @@ async def test_the_result_of_an_approved_call_is_told_if_a_person_stops_the_repo
     session.get(Approvals).on_result(lambda call, result: told.append((call.id, result.status)))
     tools = AdvancedToolProcessor([till.tool(requires_approval=True)])
     async with Script(tools.in_session(session)) as script:
-        await said_yes(script, session)
-        await till.begun.wait()
+        await charging_after_a_yes(till, script, session)
         script.say(cancellation("yes"), call("nothing", id="unknown"))
         await script.until_answered("unknown")
         await tools.cancel("yes", session=session)
@@ -541,8 +545,7 @@ async def test_nobody_is_asked_again_about_an_approved_fallback_that_goes_on():
     quick = Tool(quote, effect="read", fallback_tools=["charge"], retry_attempts=0)
     tools = AdvancedToolProcessor([quick, till.tool(requires_approval=True)])
     async with Script(tools.in_session(session)) as script:
-        await said_yes(script, session, name="quote")
-        await till.begun.wait()
+        await charging_after_a_yes(till, script, session, name="quote")
         script.say(cancellation("yes"), call("quote", FIVE, id="2"))
         await script.until_event("tool_start", "2")
         till.go_on.set()
