@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 REPEATED = "repeated_call"
 """The reason code of the result of a repeated call whose outcome is not known yet."""
+CANCELLED_CALL = "cancelled_call"
+"""The reason code of a result that an equal call had, which a barge-in cancelled."""
 
 _LONGEST_NAME = 256
 _NO_ARGUMENTS: Mapping[str, Any] = {}

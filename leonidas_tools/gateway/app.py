@@ -17,8 +17,8 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from leonidas_tools.gateway.closing import RESTARTING, CloseError
 from leonidas_tools.gateway.conversation import GatewayConversation
 from leonidas_tools.gateway.limits import Admission, GatewayLimits
-from leonidas_tools.gateway.places import Places
 from leonidas_tools.gateway.resumption_guard import ResumptionGuard
+from leonidas_tools.gateway.running_sessions import RunningSessions
 from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, checked_secret, user_of
 from leonidas_tools.gateway.wire import PROTOCOL
 from leonidas_tools.mcp_server.guard import HTTPAccess, bearer_token, subprotocol_token
@@ -68,7 +68,7 @@ class GatewayApp:
         self._metrics = _Metrics(self._admission)
         self._draining = asyncio.Event()
         self._closing = asyncio.Event()
-        self._places = Places()
+        self._running_sessions = RunningSessions()
         self._running: set[asyncio.Task[object]] = set()
         self._stack = AsyncExitStack()
         self._app = Starlette(
@@ -170,7 +170,7 @@ class GatewayApp:
             limits=self.limits,
             draining=self._draining,
             closing=self._closing,
-            places=self._places,
+            running_sessions=self._running_sessions,
             guard=self._guard,
         )
         self._metrics.started()

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from leonidas_tools.gateway.limits import GatewayLimits
-    from leonidas_tools.gateway.places import Places
     from leonidas_tools.gateway.resumption_guard import ResumptionGuard
+    from leonidas_tools.gateway.running_sessions import RunningSessions
     from leonidas_tools.gateway.tokens import Resumed
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
@@ -176,7 +176,7 @@ class GatewayConversation:
         limits: The limits.
         draining: Set to end the conversation at a quiet moment.
         closing: Set to end the conversation at once.
-        places: The sessions whose conversations run.
+        running_sessions: The sessions whose conversations run.
         guard: Checks resumptions; `None` if the store records the calls that have run.
     """
 
@@ -191,7 +191,7 @@ class GatewayConversation:
         limits: GatewayLimits,
         draining: asyncio.Event,
         closing: asyncio.Event,
-        places: Places,
+        running_sessions: RunningSessions,
         guard: ResumptionGuard | None = None,
     ) -> None:
         self._guard = guard
@@ -204,7 +204,7 @@ class GatewayConversation:
         self._limits = limits
         self._draining = draining
         self._closing = closing
-        self._places = places
+        self._running_sessions = running_sessions
         self._heard: asyncio.Queue[ProcessorPart] = asyncio.Queue(_MOST_UNHEARD)
         self._moment = _Moment()
         self._opened = asyncio.Event()
@@ -235,7 +235,7 @@ class GatewayConversation:
         self._use(start.sound)
         known = None if start.resume is None else self._known(start.resume)
         session = self._session.id if known is None else known.session
-        async with self._places.taken(self._user, session) as wanted:
+        async with self._running_sessions.begin(self._user, session) as wanted:
             if known is not None:
                 self._resume(known)
             await self._run(wanted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from leonidas_tools.calls.call import CANCELLED_CALL
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.calls.once_calls import OnceCalls
 from leonidas_tools.results.texts import join, say
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.once_calls import OnceCall
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.settings.effective import EffectiveOptions
-
-_REASON = "cancelled_call"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,10 +54,10 @@ async def _result_of(cancelled: OnceCall, calls: OnceCalls, call: ToolCall, run:
 
 
 def _with_note(result: ToolResult) -> ToolResult:
-    if result.reason_code == _REASON:
+    if result.reason_code == CANCELLED_CALL:
         return result
     message = join(result.message, say("cancelled_call"))
-    return replace(result, message=message, reason_code=_REASON)
+    return replace(result, message=message, reason_code=CANCELLED_CALL)
 
 
 def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[ReuseCancelled]:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.session_policy import user_of
-from leonidas_tools.calls.call import ResultStatus, ToolResult, repeated, same_arguments
+from leonidas_tools.calls.call import (
+    CANCELLED_CALL,
+    ResultStatus,
+    ToolResult,
+    repeated,
+    same_arguments,
+)
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
@@ -21,7 +27,6 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.resumption import is_from_elsewhere
 from leonidas_tools.store.queries import (
-    CANCELLED_CALL,
     HAPPENED,
     RESUMABLE_SECONDS,
     Repetition,

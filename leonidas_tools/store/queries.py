@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, case, func, or_, select, update
 
-from leonidas_tools.calls.call import ResultStatus
+from leonidas_tools.calls.call import CANCELLED_CALL, ResultStatus
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.policies.call_limits import EarlierCalls
 from leonidas_tools.store.rows import (
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _COLUMNS = [column for column in executions.c if column.name != "run"]
 _PENDING = "pending_approval"
 _GOOD = ("ok", "no_results", STARTED)
-CANCELLED_CALL = "cancelled_call"
-"""The reason code of a call that has got the result of a cancelled one."""
 HAPPENED = tuple(
     status.value
     for status in (ResultStatus.OK, ResultStatus.NO_RESULTS, ResultStatus.UNKNOWN_OUTCOME)

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class _Place:
+class _RunningSession:
     def __init__(self) -> None:
         self.is_wanted = asyncio.Event()
         self.is_free = asyncio.Event()
 
 
-class Places:
+class RunningSessions:
     """The sessions whose conversations run in this process.
 
     A client may resume a session whose conversation has not noticed yet that its connection is
@@ -24,22 +24,22 @@ class Places:
     """
 
     def __init__(self) -> None:
-        self._places: dict[tuple[str, str], _Place] = {}
+        self._sessions: dict[tuple[str, str], _RunningSession] = {}
 
     @asynccontextmanager
-    async def taken(self, user: str, session: str) -> AsyncIterator[asyncio.Event]:
+    async def begin(self, user: str, session: str) -> AsyncIterator[asyncio.Event]:
         """Wait until no other conversation of the session runs, after asking it to end.
 
         Yields:
             An event that is set once another conversation wants the session.
         """
         key = (user, session)
-        while (other := self._places.get(key)) is not None:
+        while (other := self._sessions.get(key)) is not None:
             other.is_wanted.set()
             await other.is_free.wait()
-        place = self._places[key] = _Place()
+        running = self._sessions[key] = _RunningSession()
         try:
-            yield place.is_wanted
+            yield running.is_wanted
         finally:
-            del self._places[key]
-            place.is_free.set()
+            del self._sessions[key]
+            running.is_free.set()
