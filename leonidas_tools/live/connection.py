@@ -15,7 +15,7 @@ from google.genai.live import AsyncSession
 from pydantic import ValidationError
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from leonidas_tools.live.gradual_socket import MOST_VALUES
+from leonidas_tools.live.gradual_socket import MOST_VALUES, GradualSocket
 from leonidas_tools.live.sound_frames import sound_parts
 from leonidas_tools.redaction import described, redact_text
 from leonidas_tools.redaction.visible import visible_logger
@@ -89,27 +89,56 @@ class Connection:
         """
         await message(self._session)
 
-    async def messages(self) -> AsyncIterator[types.LiveServerMessage | Sequence[ProcessorPart]]:
-        """Yield messages until the connection closes; yield audio-only messages as parts.
+    async def receive(
+        self,
+        receive: Callable[[types.LiveServerMessage], object],
+        receive_audio: Callable[[Sequence[ProcessorPart]], object],
+    ) -> None:
+        """Pass on the messages in order until the connection closes, those of audio as parts.
 
         Raises:
             google.genai.errors.APIError: The connection is closed; its code says why.
         """
-        for number in itertools.count(1):
-            if number % _BURST == 0 or self._received.was_long:
-                await asyncio.sleep(0)  # a read alone does not let other tasks run
-            try:
-                sound = await self._received.sound()
-                if sound is None:  # `receive` would end with every turn
-                    yield self._received.completed(await self._reader._receive())  # noqa: SLF001
-                else:
-                    yield sound
-            except (AttributeError, TypeError, ValueError, RecursionError) as error:
-                # Unknown to the client, not JSON, or too large: the message is consumed.
-                logger.warning("Skipped a server message: %s", described(error))
 
-    async def arrived(self, confirm: Callable[[float], object]) -> None:
-        """Wait until all sent messages have arrived, which the pong of a new ping confirms.
+        def take(message: bytes) -> bool:
+            sound = sound_parts(message)
+            if sound is not None:
+                receive_audio(sound)
+            return sound is not None
+
+        if isinstance(self._socket, GradualSocket):
+            self._socket.take = take
+        try:
+            for number in itertools.count(1):
+                if number % _BURST == 0 or self._received.was_long:
+                    await asyncio.sleep(0)  # a read alone does not let other tasks run
+                await self._receive_next(receive, receive_audio)
+        finally:
+            if isinstance(self._socket, GradualSocket):
+                self._socket.take = None
+
+    async def _receive_next(
+        self,
+        receive: Callable[[types.LiveServerMessage], object],
+        receive_audio: Callable[[Sequence[ProcessorPart]], object],
+    ) -> None:
+        try:
+            sound = await self._received.sound()
+            if sound is None:  # `receive` would end with every turn
+                message = self._received.completed(await self._reader._receive())  # noqa: SLF001
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            # Unknown to the client, not JSON, or too large: the message is consumed.
+            logger.warning("Skipped a server message: %s", described(error))
+            return
+        if sound is None:
+            receive(message)
+        else:
+            receive_audio(sound)
+
+    async def ping(self, confirm: Callable[[float], object]) -> asyncio.Future[float]:
+        """Send a ping, and return its pong: all messages sent before have then arrived.
+
+        The pong calls `confirm` with the seconds since the ping.
 
         Raises:
             websockets.exceptions.ConnectionClosed: The connection is closed.
@@ -123,7 +152,7 @@ class Connection:
                 confirm(now() - began)
 
         pong.add_done_callback(answered)
-        await asyncio.shield(pong)
+        return pong
 
     async def close(self) -> bool:
         """Close the connection, which also ends `messages`.

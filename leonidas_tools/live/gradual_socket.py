@@ -7,9 +7,10 @@ library processes all of them in one turn of the event loop.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from websockets.asyncio.client import ClientConnection
+from websockets.frames import DATA_OPCODES, Frame, Opcode
 
 from leonidas_tools.results.json_size import has_too_many_values
 
@@ -17,22 +18,35 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from websockets.protocol import Event
+
 MOST_VALUES = 20_000
 """Maximum values in a message: the client and we may take some 50 microseconds for each."""
 _PIECE_BYTES = 2048
+_FRAMES_PER_TURN = 16
+_BYTES_PER_TURN = 32 * 1024
+_LONG_BYTES = 16 * 1024
 _MOST_UNSENT_BYTES = 64 * 1024 * 1024
 """Most bytes that wait for a server that does not read: each ping of it is answered."""
 
 
 class GradualSocket(ClientConnection):
-    """Processes received data in pieces, with a turn of the event loop after each.
+    """Processes received data in pieces; after 16 frames or 32 KiB, other tasks run.
 
     It processes none while as many messages wait for their reader as the library allows.
+
+    Attributes:
+        take: Takes a message that no other waits before, or returns false to leave it to `recv`.
+            Longer messages than 16 KiB are always left to it.
     """
+
+    take: Callable[[bytes], bool] | None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._unprocessed = bytearray()
+        self._frames = 0
+        self.take = None
         self._next_turn: asyncio.Handle | None = None
         self._is_full = False
         self._end: Callable[[], None] | None = None
@@ -60,6 +74,19 @@ class GradualSocket(ClientConnection):
         self._end = functools.partial(super().connection_lost, exc)
         self._go_on()
 
+    def process_event(self, event: Event) -> None:
+        """Process a frame."""
+        self._frames += 1
+        if self.take is None or not self._is_next(event) or not self.take(bytes(event.data)):
+            super().process_event(event)
+
+    def _is_next(self, event: Event) -> TypeGuard[Frame]:
+        """Return whether a frame is a whole message before which no other waits."""
+        if not isinstance(event, Frame) or len(event.data) > _LONG_BYTES:
+            return False
+        is_message = event.fin and event.opcode in DATA_OPCODES and event.opcode is not Opcode.CONT
+        return is_message and not self.recv_messages.frames
+
     async def recv(self, decode: bool | None = None) -> Any:
         """Return the next message.
 
@@ -74,9 +101,13 @@ class GradualSocket(ClientConnection):
 
     def _process(self) -> None:
         self._next_turn = None
-        piece = bytes(self._unprocessed[:_PIECE_BYTES])
-        del self._unprocessed[:_PIECE_BYTES]
-        super().data_received(piece)
+        self._frames = 0
+        for _ in range(0, _BYTES_PER_TURN, _PIECE_BYTES):
+            piece = bytes(self._unprocessed[:_PIECE_BYTES])
+            del self._unprocessed[:_PIECE_BYTES]
+            super().data_received(piece)
+            if self._frames >= _FRAMES_PER_TURN or self._is_full or not self._unprocessed:
+                break
         if self.transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
             self._unprocessed.clear()
             self.transport.abort()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import random
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from genai_processors import processor
@@ -166,7 +165,10 @@ class ConversationRunner:
             google.genai.errors.APIError: The connection is closed.
         """
         # Not tasks of the processor's context: an error in one of them would end that context.
-        receiving = asyncio.create_task(self._receive(link))
+        conversation = self._conversation
+        receiving = asyncio.create_task(
+            link.receive(conversation.receive, conversation.receive_audio)
+        )
         sending = asyncio.create_task(self._send(link))
         confirming = asyncio.create_task(self._confirm(link))
         tasks = {receiving, sending, confirming}
@@ -188,18 +190,11 @@ class ConversationRunner:
         sent = self._written
         with contextlib.suppress(*connection.LOST):
             async with asyncio.timeout(_ARRIVAL_SECONDS):
-                await link.arrived(functools.partial(self._conversation.confirm, sent))
+                await (await link.ping(functools.partial(self._conversation.confirm, sent)))
         with contextlib.suppress(*connection.LOST):
             if await link.close():
                 self._conversation.confirm(sent)
         await asyncio.wait({receiving}, timeout=_ARRIVAL_SECONDS)
-
-    async def _receive(self, link: connection.Connection) -> None:
-        async for message in link.messages():
-            if isinstance(message, Sequence):
-                self._conversation.receive_audio(message)
-            else:
-                self._conversation.receive(message)
 
     async def _send(self, link: connection.Connection) -> None:
         """Send what is queued, until nothing is left or another connection is wanted."""
@@ -232,5 +227,6 @@ class ConversationRunner:
             await self._sent.wait()
             self._sent.clear()
             with contextlib.suppress(*connection.LOST):
-                await link.arrived(functools.partial(self._conversation.confirm, self._written))
-            await asyncio.sleep(_CONFIRM_SECONDS)
+                await link.ping(functools.partial(self._conversation.confirm, self._written))
+            # Spread, or sessions that were late together would all ping at once from then on.
+            await asyncio.sleep(_CONFIRM_SECONDS * random.uniform(0.75, 1.25))  # noqa: S311 - no secret

@@ -126,3 +126,33 @@ async def test_a_reply_to_the_setup_of_too_many_values_is_not_parsed():
     async with connected_to(play) as socket:
         with pytest.raises(OSError, match="too many values"):
             await socket.recv(decode=False)
+
+
+async def test_a_message_is_taken_at_once_unless_another_waits_to_be_read():
+    async def play(socket):
+        assert await socket.recv() == "begin"
+        for message in ("a1", "b2", "a3", "a" * 20_000):
+            await socket.send(message)
+        await socket.send(["a", "5"])  # in fragments
+        assert await socket.recv() == "read"
+        await socket.send("a6")
+        await socket.wait_closed()
+
+    taken = []
+
+    def take(message):
+        is_wanted = message.startswith(b"a")
+        if is_wanted:
+            taken.append(message)
+        return is_wanted
+
+    async with connected_to(play) as socket:
+        socket.take = take
+        await socket.send("begin")
+        read = [await socket.recv() for _ in range(4)]
+        assert (taken, read) == ([b"a1"], ["b2", "a3", "a" * 20_000, "a5"])
+        await socket.send("read")
+        while len(taken) < 2:
+            await asyncio.sleep(0)
+        await socket.close()
+        assert taken == [b"a1", b"a6"]
