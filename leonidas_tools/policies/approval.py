@@ -125,7 +125,7 @@ class Approval:
 
     def _foreign(self, call: ToolCall) -> Foreign | None:
         """Return why the call may follow from untrusted content; `None` if it may not."""
-        if self.after_untrusted is AfterUntrusted.ALLOW:
+        if self.after_untrusted is AfterUntrusted.ALLOW or not has_read_untrusted(call.session):
             return None
         parameters = {} if call.tool is None else call.tool.metadata.parameters
         return foreign(call, parameters, self.presets)

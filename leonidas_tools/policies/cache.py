@@ -193,10 +193,10 @@ class ResultCache:
     def land(self, key: Key, flight: Flight, result: ToolResult | None) -> bool:
         """End the call, and return whether its result may be stored: it was not invalidated."""
         flight.land(result)
-        if self._flights.get(key) is not flight:
-            return False
-        del self._flights[key]
-        return True
+        running = self._flights.pop(key, None)
+        if running is not flight and running is not None:
+            self._flights[key] = running
+        return running is flight
 
 
 class Flight:

@@ -302,18 +302,8 @@ class Condition:
     __slots__ = ("_checks", "_given")
 
     def __init__(self, **said: Any) -> None:
-        checks: dict[str, _Check] = {
-            "equals": _is_equal,
-            "matches": _is_found,
-            "above": _is_above,
-            "below": _is_below,
-            "count_above": _has_more,
-        }
         self._given = {k: v for k, v in said.items() if v is not None or k == "equals"}
-        self._checks = tuple(
-            (checks[key], Expression(wanted) if key == "matches" else wanted)
-            for key, wanted in self._given.items()
-        )
+        self._checks = tuple(_check_of(key, wanted) for key, wanted in self._given.items())
 
     def holds(self, value: Any) -> bool | None:
         """Return whether the condition is true of a value; `None` if that is in doubt."""
@@ -413,6 +403,29 @@ def _in_one_script(word: re.Match[str]) -> str:
     return word[0].translate(_LOOK_ALIKES) if _LATIN.search(word[0]) else word[0]
 
 
+def _check_of(key: str, wanted: Any) -> tuple[_Check, Any]:
+    """Return a check and what it compares with, which is prepared once."""
+    if key == "equals" and type(wanted) is str:
+        return _is_equal_text, (wanted, _reads_as(wanted))
+    if key == "matches":
+        return _is_found, Expression(wanted)
+    checks: dict[str, _Check] = {
+        "equals": _is_equal,
+        "above": _is_above,
+        "below": _is_below,
+        "count_above": _has_more,
+    }
+    return checks[key], wanted
+
+
+def _is_equal_text(value: Any, wanted: tuple[str, str | float]) -> bool | None:
+    """Return whether a value equals a text, of which is given how it reads."""
+    text, reads = wanted
+    if type(value) is not str:
+        return _is_equal(value, text)
+    return value == text or (None if _reads_as(value) == reads else False)
+
+
 def _is_equal(value: Any, wanted: Any) -> bool | None:
     """Return whether two values are equal in JSON; in doubt if they only read the same."""
     if type(value) is str and type(wanted) is str:  # as most are
@@ -498,10 +511,11 @@ def _is_below(value: Any, limit: float) -> bool | None:
 
 def _number(value: Any) -> float | None:
     """Return a number, also from its text; `None` if there is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, str):
+        if value[:1].isalpha() and value[0] not in _BEGIN_NUMBERS:
+            return None  # as most texts: `float` is slow to refuse them
+    elif isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if isinstance(value, str) and value[:1].isalpha() and value[0] not in _BEGIN_NUMBERS:
-        return None  # as most texts: `float` is slow to refuse them
     try:
         found = float(value)
     except (ValueError, OverflowError):

@@ -125,7 +125,7 @@ class ToolRules:
             if holds:
                 return stricter(doubtful, verdict)
             doubtful = stricter(doubtful, verdict)
-        return stricter(doubtful, _ALLOWED)
+        return _ALLOWED if doubtful is None else stricter(doubtful, _ALLOWED)
 
     def verdict_of(self, rule: Rule, about: Circumstances, more: Sequence[Rule] = ()) -> Verdict:
         """Return the verdict of a rule that applies and is not one of these."""
@@ -285,6 +285,8 @@ def _is_met(
     """
     if not values:
         return if_missing
+    if len(values) == 1:  # the common case
+        return condition.holds(values[0])
     met = [condition.holds(value) for value in values]
     if True in met and (rule.holds_back or all(met)):
         return True
