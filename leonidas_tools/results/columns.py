@@ -76,6 +76,8 @@ class _Copying:
         kinds = set(types)
         if not kinds <= _PLAIN:
             raise NotPlainError(say("value_no_json", type=(kinds - _PLAIN).pop().__name__))
+        if len(kinds) == 1 and (only := types[0]) in _BRANCHES:
+            return self._of_branches(only, column, depth + 1)
         for kind in kinds:
             alike = column if len(kinds) == 1 else [i for i in column if type(i) is kind]
             if kind not in _BRANCHES:
