@@ -99,7 +99,8 @@ class ToolContext:
     ) -> None:
         self.call = call
         self.cancelled = False
-        """True once the call was cancelled or has timed out; a loop should check it."""
+        """True once the call was stopped or has timed out; a loop should check it. A cancelled call
+        that is to finish (`on_cancel`) is not stopped."""
         self._sink = sink
         self._mask = mask
         self._loop = _running_loop()
@@ -185,6 +186,6 @@ class ToolContext:
         return steps
 
     def raise_if_cancelled(self) -> None:
-        """Raise `ToolCancelledError` if the call was cancelled or has timed out."""
+        """Raise `ToolCancelledError` if the call was stopped or has timed out."""
         if self.cancelled:
             raise ToolCancelledError(say("cancelled_tool"))

@@ -76,7 +76,8 @@ def explain(
     """Say which rule decides about a call, and why.
 
     Every rule about the tool is shown, the strongest first; an arrow marks the one that decides.
-    The tool is not called.
+    The tool is not called. Limits are not rules: `leonidas tools show` has those of a tool, and
+    `leonidas history` the calls that one has refused.
 
     Example: leonidas policy explain send_money to=Ana amount=500
     """

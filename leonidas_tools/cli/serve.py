@@ -189,6 +189,7 @@ async def _simulated(
     """Start the simulator, and the MCP servers whose tools the scenario may call at once."""
     from leonidas_tools.cli.conversation import live_config
     from leonidas_tools.cli.starting import wait_for_servers
+    from leonidas_tools.cli.with_simulator import telling_progress
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.simulator import LiveSimulator, Scenario
 
@@ -196,6 +197,7 @@ async def _simulated(
     stack.callback(simulator.stop)
     simulator.start()
     await stack.enter_async_context(tools)
+    await stack.enter_async_context(telling_progress(tools, simulator))
     await wait_for_servers(tools.runtime)
     return GeminiLiveProcessor(
         _MODEL,

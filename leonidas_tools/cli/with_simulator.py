@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from google.genai import Client
 
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.cli import summary
 from leonidas_tools.cli.conversation import ConversationParts, TerminalConversation, live_config
 from leonidas_tools.cli.voice.files import SilentMicrophone
@@ -17,8 +18,10 @@ from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.simulator import Call, LiveSimulator, Scenario, Step, WaitForInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
+    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.cli.generations import Generation
 
 _SETTLE_SECONDS = 1.0
@@ -41,7 +44,7 @@ async def with_simulator(
     conversation = TerminalConversation(parts)
     simulator = LiveSimulator(scenario, speed=speed, generation=generation.server)
     with suppress(SimulatorError):  # the summary shows this error
-        async with simulator:
+        async with simulator, telling_progress(parts.tools, simulator):
             live = GeminiLiveProcessor(
                 generation.model,
                 config=live_config(),
@@ -53,6 +56,23 @@ async def with_simulator(
     return summary.of_simulation(
         simulator, conversation.log, conversation.errors, interrupted=conversation.interrupted
     )
+
+
+@asynccontextmanager
+async def telling_progress(
+    tools: AdvancedToolProcessor, simulator: LiveSimulator
+) -> AsyncIterator[None]:
+    """Tell the simulator of the progress of tools, for which a scenario may wait."""
+
+    def tell(event: ToolEvent) -> None:
+        if event.kind is EventKind.PROGRESS:
+            simulator.note_progress(event.call.name)
+
+    unsubscribe = tools.monitor.subscribe(tell)
+    try:
+        yield
+    finally:
+        unsubscribe()
 
 
 def waits_for_text(scenario: Scenario) -> bool:

@@ -204,7 +204,8 @@ class GatewayApp:
             why = "Send a token for the metrics as Authorization: Bearer …"
             return PlainTextResponse(why, 401, {"WWW-Authenticate": "Bearer"})
         kind = "text/plain; version=0.0.4; charset=utf-8"
-        return Response(self._metrics.exposition(), media_type=kind)
+        tools = await asyncio.to_thread(self.tools.monitor.prometheus().exposition)
+        return Response(self._metrics.exposition() + tools, media_type=kind)
 
 
 def gateway_app(  # noqa: PLR0913 - each is an option of the server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections import deque
 from contextlib import ExitStack, asynccontextmanager
@@ -23,6 +24,7 @@ from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from leonidas_tools.calls.call import ResultStatus, ToolSession
     from leonidas_tools.calls.events import Sink
@@ -38,6 +40,9 @@ _COUNTED = frozenset({_START, EventKind.RETRY, EventKind.FALLBACK})
 _MOST_WAITING = 16
 """Most events counted at once; few, since one call waits until they are counted."""
 _LONGEST_WAIT_SECONDS = 0.1
+_PORTS = 65536
+_MOST_PORTS = 64
+"""Ports that are tried for the Prometheus page: as many as `leonidas serve` has workers."""
 
 
 class Monitor:
@@ -259,18 +264,20 @@ class Monitor:
     async def serving(self, port: int | None) -> AsyncIterator[None]:
         """Serve the Prometheus page, if there is a port; start and stop it in threads.
 
+        Several processes may have the same settings: where a port is in use, the page takes the
+        next free one.
+
         Raises:
-            OSError: The port is in use.
+            OSError: All these ports are in use.
         """
         if port is None:
             yield
             return
-        serving = self.prometheus().serve(port)
-        await asyncio.to_thread(serving.__enter__)
+        page = await asyncio.to_thread(_started_page, self.prometheus(), port)
         try:
             yield
         finally:
-            await asyncio.to_thread(serving.__exit__, None, None, None)
+            await asyncio.to_thread(page.__exit__, None, None, None)
 
     def _running_calls(self) -> Iterator[dict[str, Any]]:
         for call in self.ledger.running():
@@ -307,3 +314,23 @@ class Monitor:
             except Exception as error:  # noqa: BLE001 - monitoring must not break a call
                 kind, name = event.kind.value, event.call.name
                 _log.warning("The event %s of %r was not counted: %s", kind, name, described(error))
+
+
+def _started_page(exporter: PrometheusExporter, port: int) -> AbstractContextManager[str]:
+    """Start the page on this port, or on the next one that is free.
+
+    Raises:
+        OSError: All these ports are in use.
+    """
+    last = min(port + _MOST_PORTS, _PORTS) - 1
+    for tried in range(port, last + 1):
+        page = exporter.serve(tried)
+        try:
+            address = page.__enter__()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or tried == last:
+                raise
+        else:
+            _log.info("The metrics of this process are at %s", address)
+            return page
+    raise AssertionError  # the last port returns or raises

@@ -37,7 +37,7 @@ from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tools.tool import as_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
     from leonidas_tools.approvals.request import Channel
@@ -129,6 +129,7 @@ class ToolRuntime:
             save=self.settings.update,
         )
         self.executor.host = self
+        self._at_start = self.settings.current
         self._stored.resume_with(self.executor.outcome, self.executor.may_be_once)
         self._register(as_tools(tools), builtin_tools=builtin_tools)
         self._declared = DeclaredTools(self.registry, self.settings, update=on_demand.update)
@@ -508,6 +509,7 @@ class ToolRuntime:
         """Log the warnings about the settings, each only once while it applies."""
         findings = set(check_against(self._applied, _known(self.registry.by_name)))
         findings.update(self._toolboxes.warnings(self._applied))
+        findings.update(_read_once(self._at_start, self._applied))
         for finding in sorted(findings - self._warned, key=lambda each: each.key):
             place = self.settings.locate(finding.key)
             logger.warning("In the settings, %s", f"{place}: {finding}" if place else finding)
@@ -577,6 +579,18 @@ def runtime_of(tools: object) -> ToolRuntime | None:
 def _known(tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
     """Return the tools and the built-in ones, which settings may name even if they are unused."""
     return {**{tool.name: tool for tool in (*action.TOOLS, *speech.TOOLS)}, **tools}
+
+
+def _read_once(at_start: Settings, now: Settings) -> Iterator[Finding]:
+    """Yield a warning for each changed setting that is read at the start alone."""
+    before, after = at_start.store, now.store
+    names = type(after).model_fields
+    changed = [f"store.{name}" for name in names if getattr(before, name) != getattr(after, name)]
+    if at_start.monitoring.prometheus_port != now.monitoring.prometheus_port:
+        changed.append("monitoring.prometheus_port")
+    for key in changed:
+        why = "has changed, and takes effect when the program starts again"
+        yield Finding(severity="warning", key=key, message=why)
 
 
 def _without_indexes(finding: Finding) -> tuple[str, str]:

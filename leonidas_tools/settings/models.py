@@ -100,7 +100,8 @@ class MonitoringSettings(SettingsModel):
     Args:
         history_size: The number of ended calls in the history.
         alerts: The conditions of alerts.
-        prometheus_port: The port of `/metrics`; none, if omitted, and 0 for any free port.
+        prometheus_port: The port of `/metrics` on this machine, or the next free one; none, if
+            omitted, and 0 for any free port.
         tracing: Whether calls, sessions, connections and approvals are spans of OpenTelemetry.
     """
 

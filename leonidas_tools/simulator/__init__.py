@@ -88,6 +88,7 @@ from leonidas_tools.simulator.steps import (
     WaitForClose,
     WaitForContextUpdate,
     WaitForInput,
+    WaitForProgress,
 )
 from leonidas_tools.simulator.user_input import UserInput
 
@@ -99,5 +100,5 @@ __all__ = [
     "Quirks", "ReceivedAudio", "ReceivedText", "RecordedMessage", "Refusal", "RefuseConnections",
     "Say", "Scenario", "Send", "SessionResumption", "SimulatedSession", "StallPongs", "Step",
     "StepFailedError", "StopListening", "TurnComplete", "Usage", "UserInput", "Violation",
-    "WaitForAnswers", "WaitForClose", "WaitForContextUpdate", "WaitForInput",
+    "WaitForAnswers", "WaitForClose", "WaitForContextUpdate", "WaitForInput", "WaitForProgress",
 ]  # fmt: skip

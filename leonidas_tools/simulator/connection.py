@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -63,6 +63,7 @@ class ServerContext:
     listener: Listener
     next_play: Callable[[], Play]
     """Function that returns the play of the next connection, or raises `ScenarioOverError`."""
+    open_sessions: set[SimulatedSession] = field(default_factory=set)
 
 
 class ServerConnection:
@@ -222,6 +223,7 @@ class ConnectionHandler:
             with contextlib.suppress(ConnectionClosed):
                 if begun := await self._begin():
                     session, play = begun
+                    self._context.open_sessions.add(session)
                     playing = asyncio.create_task(self._play(play, session))
                     await self._read(session)
         finally:
@@ -249,6 +251,7 @@ class ConnectionHandler:
             if not self._refused:
                 self._finish("left", "the client disconnected before the session began")
             return
+        self._context.open_sessions.discard(session)
         session.leave()
         # A scenario in Python may be busy with other work.
         await asyncio.wait({playing}, timeout=_LEAVING_SECONDS)

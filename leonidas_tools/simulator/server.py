@@ -311,6 +311,19 @@ class LiveSimulator(Observation):
         """Expire all handles issued so far."""
         self._do(self._server.context.sessions.expire)
 
+    def note_progress(self, tool: str) -> None:
+        """Tell all open connections that a tool has reported progress, from any thread at once.
+
+        Args:
+            tool: The tool, for which a scenario waits by `wait_for_progress`.
+        """
+        if self._running is not None and not self._running.loop.is_closed():
+            self._running.loop.call_soon_threadsafe(self._note_progress, tool)
+
+    def _note_progress(self, tool: str) -> None:
+        for session in self._server.context.open_sessions:
+            session.note_progress(tool)
+
     def drop_connections(self) -> None:
         """Drop all connections without a close frame, as a lost network does."""
         self._do(self._drop_all)

@@ -93,6 +93,7 @@ class SimulatedSession:
         self._declared = functions_in(setup.get("tools"))
         self._inputs: list[UserInput] = []
         self._updates: list[ContextUpdate] = []
+        self._progress: list[str] = []
         self._changed = asyncio.Event()
         self._left = asyncio.Event()
         self._calls_sent = 0
@@ -128,6 +129,11 @@ class SimulatedSession:
             self._updates.append(update)
             if update.tools is not None:
                 self._declared = dict(update.tools)
+        self._changed.set()
+
+    def note_progress(self, tool: str) -> None:
+        """Record that a tool has reported progress."""
+        self._progress.append(tool)
         self._changed.set()
 
     def leave(self) -> None:
@@ -548,6 +554,23 @@ class SimulatedSession:
         update = found()[0]
         self._updates = self._updates[self._updates.index(update) + 1 :]
         return update
+
+    async def wait_for_progress(self, tool: str, *, within_seconds: float = WAIT_SECONDS) -> None:
+        """Wait until a tool reports progress that no earlier wait has returned, so that it runs.
+
+        Args:
+            tool: The tool.
+            within_seconds: How long to wait.
+
+        Raises:
+            StepFailedError: No progress came in time.
+        """
+        await self._until(
+            lambda: tool in self._progress,
+            within_seconds,
+            lambda: f"no `ctx.progress` of {tool!r} was passed on by `note_progress`",
+        )
+        self._progress = self._progress[self._progress.index(tool) + 1 :]
 
     async def wait_for_close(self, *, within_seconds: float = WAIT_SECONDS) -> None:
         """Wait until the client has closed the connection, as a goAway requests.

@@ -197,6 +197,22 @@ class WaitForClose(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class WaitForProgress(Step):
+    """Waits until a tool reports progress that no earlier wait has returned, so that it runs.
+
+    `leonidas run` passes it on; a program does so by `LiveSimulator.note_progress`.
+
+    Args:
+        tool: The tool.
+        within_seconds: How long to wait.
+    """
+
+    tool: str
+    _: KW_ONLY
+    within_seconds: Seconds = WAIT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
 class ExpireHandles(Step):
     """Expires all handles of this session that were sent so far."""
 
@@ -441,10 +457,10 @@ class Send(Step):
 STEPS: Final[Mapping[str, type[Step]]] = {
     kind.step_name(): kind
     for kind in (
-        Say, Call, WaitForAnswers, Expect, WaitForInput, WaitForContextUpdate, WaitForClose, Cancel,
-        Interrupt, GenerationComplete, TurnComplete, InputTranscription, Usage, SessionResumption,
-        ExpireHandles, GoAway, Pause, Close, Drop, StallPongs, GoSilent, RefuseConnections,
-        StopListening, Send,
+        Say, Call, WaitForAnswers, Expect, WaitForInput, WaitForContextUpdate, WaitForProgress,
+        WaitForClose, Cancel, Interrupt, GenerationComplete, TurnComplete, InputTranscription,
+        Usage, SessionResumption, ExpireHandles, GoAway, Pause, Close, Drop, StallPongs, GoSilent,
+        RefuseConnections, StopListening, Send,
     )
 }  # fmt: skip
 """Every step by its name in YAML."""

@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_BUSY = ("SQLITE_BUSY",)
 _DRIVERS = ("aiosqlite", "asyncpg", "sqlite3")
 _BESIDE = ("", "-wal", "-shm")
 _PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 _READS = "leonidas_reads"
 _CONNECTING_SECONDS = 5.0
+_BUSY_PAUSE_SECONDS = 0.02
 
 _LOG_NAME = "leonidas_tools"
 _DISCREET: Mapping[str, Any] = {"hide_parameters": True, "logging_name": _LOG_NAME}
@@ -181,6 +183,21 @@ class Database:
         return engine
 
     async def _prepared(self) -> AsyncEngine:
+        """Return an engine whose database is prepared, once no other process holds the file.
+
+        SQLite does not wait for another process that makes the same new file: the change to WAL
+        fails at once.
+        """
+        deadline = asyncio.get_running_loop().time() + self._busy_seconds
+        while True:
+            try:
+                return await self._prepared_now()
+            except SQLAlchemyError as error:
+                if not _is_busy(error) or asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(_BUSY_PAUSE_SECONDS)
+
+    async def _prepared_now(self) -> AsyncEngine:
         engine = self._made_engine()
         try:
             async with engine.begin() as connection:
@@ -302,9 +319,18 @@ def _described(error: Exception, *, opening: bool) -> str:
 
 
 def _is_corrupt(error: Exception) -> bool:
+    return _is_of_sqlite(error, _CORRUPT)
+
+
+def _is_busy(error: Exception) -> bool:
+    return _is_of_sqlite(error, _BUSY)
+
+
+def _is_of_sqlite(error: Exception, names: tuple[str, ...]) -> bool:
+    """Return whether SQLite's name of the error begins with one of these."""
     cause = getattr(error, "orig", None)
     while cause is not None:
-        if str(getattr(cause, "sqlite_errorname", "")).startswith(_CORRUPT):
+        if str(getattr(cause, "sqlite_errorname", "")).startswith(names):
             return True
         cause = cause.__cause__
     return False

@@ -69,6 +69,12 @@ CASES = [
     ("tools list --config folder", 2, "folder", DIRECTORY),
     # policy
     ("policy explain nosuch", 2, "There is no tool 'nosuch'", ALL),
+    (
+        "policy explain get_wether",
+        2,
+        "There is no tool 'get_wether'",
+        "did you mean 'get_weather'?",
+    ),
     ("policy explain get_weather foo=1", 2, "'foo' is not a parameter", "tools show get_weather"),
     (
         "policy explain get_weather --mode bad",

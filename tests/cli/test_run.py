@@ -340,6 +340,23 @@ def test_a_scenario_says_what_it_needs(leonidas, settings, tmp_path):
     assert "\n✗ the scenario needs a shop\n" in finished.stdout
 
 
+def test_a_scenario_speaks_while_a_tool_runs(leonidas, settings, scenario):
+    flights = {
+        "id": "it",
+        "name": "search_flights",
+        "args": {"origin": "Lisbon", "destination": "Porto"},
+    }
+    file = scenario(
+        {"call": flights},
+        {"wait_for_progress": "search_flights"},
+        {"interrupt": {"cancel": True}},
+        "turn_complete",
+    )
+    finished = leonidas("run", file, "--speed", "0", "--json", "--config", settings)
+    assert finished.returncode == 0, finished.stdout
+    assert [each["status"] for each in events(finished)[-1]["calls"]] == ["cancelled"]
+
+
 def test_each_scenario_after_the_first_has_a_title(leonidas, settings, scenario):
     file = scenario({"say": "Hello."}, "turn_complete")
     finished = leonidas("run", file, file, "--speed", "0", "--config", settings)

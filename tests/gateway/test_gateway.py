@@ -46,6 +46,18 @@ async def test_a_websocket_is_a_conversation_with_sound_transcripts_and_tools():
         assert len(client.sound) == 16_000  # half a second at 16 kHz
 
 
+async def test_the_metrics_are_those_of_conversations_and_of_tools():
+    async with Served(TALK, tools=[who]) as served, served.client("ana") as client:
+        await client.websocket.send(bytes(640))
+        await client.until("turn_complete")
+        served.tools.monitor.metrics()  # counts what has happened; a page is a moment behind
+        token = make_token(SECRET, "metrics", audience="leonidas-metrics")
+        page = await served.http.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+    assert "leonidas_conversations 1.0" in page.text
+    assert 'leonidas_tool_calls_total{category="python",status="ok",tool="who"} 1.0' in page.text
+    assert "ana" not in page.text
+
+
 @pytest.mark.parametrize(
     ("start", "frame", "heard"),
     [

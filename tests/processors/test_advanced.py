@@ -251,6 +251,19 @@ def test_settings_for_no_tool_are_reported(caplog):
     assert "get_weather" in caplog.text
 
 
+async def test_an_edit_of_what_is_read_only_at_the_start_is_said_with_its_line(tmp_path, caplog):
+    path = tmp_path / "tools.yaml"
+    path.write_text("monitoring:\n  history_size: 10\n")
+    async with AdvancedToolProcessor([get_weather], path) as tools:
+        tools.settings.update({"monitoring.history_size": 20, "store.durable": True})
+        tools.settings.update({"monitoring.prometheus_port": 9464})
+    later = "has changed, and takes effect when the program starts again"
+    assert [line for line in caplog.messages if later in line] == [
+        f"In the settings, {path}:4: warning: store.durable: {later}",
+        f"In the settings, {path}:3: warning: monitoring.prometheus_port: {later}",
+    ]
+
+
 def test_a_toolbox_that_cannot_be_loaded_is_a_named_error():
     with pytest.raises(RegistryError, match=r"no\.such\.box"):
         AdvancedToolProcessor(config={"toolboxes": ["no.such.box"]})
@@ -371,17 +384,31 @@ async def test_figures_are_served_for_prometheus_while_the_tools_are_held():
         await asyncio.to_thread(page, port)
 
 
-async def test_a_port_that_is_taken_is_an_error_and_holds_nothing():
+async def test_processes_with_the_same_settings_serve_their_figures_on_the_next_free_port(caplog):
+    caplog.set_level(logging.INFO, "leonidas_tools")
+    with socket.socket() as other_process:
+        other_process.bind(("127.0.0.1", 0))
+        other_process.listen()
+        port = other_process.getsockname()[1]
+        async with alone(get_weather, monitoring={"prometheus_port": port}) as tools:
+            await tools.execute("get_weather", {"city": "Lisbon"})
+            tools.monitor.metrics()
+            (line,) = (line for line in caplog.messages if "metrics" in line)
+            served = int(line.removesuffix("/metrics").rpartition(":")[2])
+            assert served > port
+            assert 'tool="get_weather"' in await asyncio.to_thread(page, served)
+
+
+async def test_a_port_that_is_taken_with_none_after_it_is_an_error_and_holds_nothing():
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("127.0.0.1", 65535))
         taken.listen()
-        port = taken.getsockname()[1]
-        tools = alone(get_weather, monitoring={"prometheus_port": port})
+        tools = alone(get_weather, monitoring={"prometheus_port": 65535})
         with pytest.raises(OSError, match="in use"):
             await tools.__aenter__()
     assert (other_tasks(), tool_threads()) == (set(), [])
     async with tools:  # the port is free again
-        assert 'tool="' not in await asyncio.to_thread(page, port)
+        assert 'tool="' not in await asyncio.to_thread(page, 65535)
 
 
 async def test_ready_waits_for_mcp_servers_and_their_tools_come_to_be_declared():

@@ -11,8 +11,10 @@ from leonidas_tools.simulator import (
     ReceivedText,
     Scenario,
     SessionResumption,
+    TurnComplete,
     WaitForContextUpdate,
     WaitForInput,
+    WaitForProgress,
 )
 
 TWICE = Scenario([SessionResumption("h1"), WaitForInput("text", within_seconds=60)])
@@ -118,6 +120,26 @@ async def test_a_context_update_that_does_not_come_fails_by_name(connect):
     assert outcome.message == (
         "step 1 (wait_for_context_update: {declaring: h, within_seconds: 0.01}): "
         "no context update that declares 'h' came within 0.01 s (within_seconds)"
+    )
+
+
+async def test_a_scenario_waits_until_a_tool_runs_each_time_anew(connect):
+    steps = [
+        TurnComplete(),
+        WaitForProgress("pay"),
+        TurnComplete(),
+        WaitForProgress("pay", within_seconds=0.01),
+    ]
+    simulator = LiveSimulator(Scenario(steps), strict=False)
+    async with simulator, connect(simulator) as session:
+        await anext(session.receive())
+        simulator.note_progress("look")
+        simulator.note_progress("pay")
+        await anext(session.receive())
+        outcome = await simulator.finished()
+    assert outcome.message == (
+        "step 4 (wait_for_progress: {tool: pay, within_seconds: 0.01}): no `ctx.progress` of 'pay' "
+        "was passed on by `note_progress` within 0.01 s (within_seconds)"
     )
 
 

@@ -36,6 +36,7 @@ from leonidas_tools.simulator import (
     WaitForClose,
     WaitForContextUpdate,
     WaitForInput,
+    WaitForProgress,
 )
 from leonidas_tools.simulator.steps import STEPS
 
@@ -82,6 +83,8 @@ steps:
   - turn_complete: {reason: NEED_MORE_INPUT, interaction_status: IDLE, within_seconds: 3}
   - wait_for_context_update
   - wait_for_context_update: {declaring: f, within_seconds: 2}
+  - wait_for_progress: f
+  - wait_for_progress: {tool: f, within_seconds: 2}
   - wait_for_close: {within_seconds: 3}
   - expire_handles
   - stall_pongs: 30
@@ -122,6 +125,8 @@ steps:
             TurnComplete("NEED_MORE_INPUT", interaction_status="IDLE", within_seconds=3.0),
             WaitForContextUpdate(),
             WaitForContextUpdate("f", within_seconds=2.0),
+            WaitForProgress("f"),
+            WaitForProgress("f", within_seconds=2.0),
             WaitForClose(within_seconds=3.0),
             ExpireHandles(),
             StallPongs(30.0),

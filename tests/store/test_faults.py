@@ -154,6 +154,22 @@ async def test_two_processes_write_to_the_same_file(file):
 
 
 @pytest.mark.slow
+async def test_a_new_file_that_another_process_is_making_is_opened_once_that_is_done(file):
+    file.parent.mkdir()
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("CREATE TABLE made (at)")
+    other.execute("BEGIN IMMEDIATE")  # not in WAL yet: the change to WAL is refused at once
+    database = Database(database_url(str(file)))
+    opening = asyncio.create_task(database.open())
+    await asyncio.wait({opening}, timeout=0.2)
+    assert not opening.done()
+    other.execute("COMMIT")
+    async with asyncio.timeout(5):
+        await opening
+    await database.close()
+    other.close()
+
+
 async def test_a_file_that_another_process_holds_stops_no_call(file, caplog):
     settings = StoreSettings(url=str(file), max_waiting=50)
     async with Store(settings) as store, tools_with(store) as tools:
