@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 from leonidas_tools import ToolRuntime, ToolSession, tool
 from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.console import console_app
+from leonidas_tools.console import api, console_app
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp_server import guard, serving
 from tests.console.served import BEARER, TOKEN, Desk, Served, until
@@ -359,6 +359,21 @@ async def test_a_slow_client_gets_the_whole_of_a_long_answer(monkeypatch):
         length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
         assert len(await reader.readexactly(length)) > len(long)
         writer.close()
+
+
+async def test_of_a_long_conversation_only_the_last_calls_are_replayed(desk, monkeypatch, tmp_path):
+    monkeypatch.setattr(api, "_MOST_ROWS", 2)
+    desk.goes_on.set()
+    settings = {"store": {"enabled": True, "url": str(tmp_path / "store.db")}}
+    tools = ToolRuntime(desk.tools(), settings, builtin_tools=False)
+    session = ToolSession("long")
+    async with Served(tools) as console:
+        for _ in range(4):
+            await tools.execute("wait", session=session)
+        steps = await console.get("/api/conversations/long")
+        newest = await console.get("/api/history?session=long&limit=2")
+    assert len(newest) == 2
+    assert {step["trace_id"] for step in steps} == {call["trace_id"] for call in newest}
 
 
 async def test_readers_beyond_the_limit_have_to_wait(console):

@@ -101,6 +101,23 @@ async def test_a_question_on_the_page_hides_and_reorders_nothing(console, screen
     await questions.get_by_text("No question is open.").wait_for()
 
 
+async def test_a_long_number_is_shown_and_edited_on_the_page_to_its_last_digit(
+    console, desk, screen
+):
+    page = await screen.open(console.url)
+    payment = {**PAYMENT, "amount": 12345678901234567891}
+    await console.tools.execute("pay", payment, session=ToolSession("desk"))
+    questions = region(page, "Questions")
+    await questions.locator("pre").get_by_text('"amount": 12345678901234567891').wait_for()
+    await questions.get_by_text("Edit and approve").click()
+    arguments = questions.get_by_role("textbox", name="Edit and approve")
+    await arguments.fill((await arguments.input_value()).replace("Ana", "Bo"))
+    await questions.get_by_role("button", name="Send").click()
+    await questions.get_by_text("No question is open.").wait_for()
+    await region(page, "Activity").get_by_text("tool complete").first.wait_for()
+    assert desk.paid == [("Bo", 12345678901234567891)]
+
+
 async def test_a_payment_that_is_denied_on_the_page_is_not_made(console, desk, screen):
     page = await screen.open(console.url)
     await asked(console)
