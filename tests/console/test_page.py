@@ -93,7 +93,7 @@ async def test_a_payment_that_is_approved_on_the_page_is_made(console, desk, scr
 async def test_a_question_on_the_page_hides_and_reorders_nothing(console, screen):
     page = await screen.open(console.url)
     payment = {**PAYMENT, "to": "A\u202eanA\u200b\u00ad\u3164"}
-    await console.tools.execute("pay", payment, session=ToolSession("desk"))
+    await console.tools.execute("pay", payment, session=ToolSession("de\u202esk"))
     questions = region(page, "Questions")
     await questions.get_by_text("A<U+202E>anA<U+200B><U+00AD><U+3164>").first.wait_for()
     assert "\u202e" not in await questions.inner_text()

@@ -142,9 +142,9 @@ function question(asked) {
   const parts = [
     element("strong", visible(asked.title)), badge(asked.session),
     element("pre", visible(JSON.stringify(asked.details, null, 1))),
-    element("p", `${asked.tool} · session ${asked.session}`, "quiet"), left, row(...buttons), form,
+    element("p", visible(`${asked.tool} · session ${asked.session}`), "quiet"), left, row(...buttons), form,
   ];
-  if (asked.problem) parts.splice(1, 0, element("p", asked.problem, "failed"));
+  if (asked.problem) parts.splice(1, 0, element("p", visible(asked.problem), "failed"));
   return parts;
 }
 
