@@ -236,7 +236,9 @@ class Api:
             text = utf8_text(json.dumps(told, ensure_ascii=False, default=str))
             return Response(text, headers=headers, media_type="application/json")
 
-        return Route(operation.path, answer, methods=[operation.method])
+        # `:path`, since servers decode `%2F` to a slash before the app receives it.
+        path = re.sub(r"{(\w+)}", r"{\1:path}", operation.path)
+        return Route(path, answer, methods=[operation.method])
 
     def _count_change(self) -> None:
         """Count one request that changes something.
