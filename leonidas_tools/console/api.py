@@ -210,7 +210,8 @@ class Api:
                       answer=self._conversations,
                       query={"user": "Only of this user.", "limit": find["limit"]}),
             Operation(method="GET", path="/api/conversations/{session}",
-                      summary="Replay a stored conversation.", answer=self._replay),
+                      summary=f"Replay a stored conversation: its last {_MOST_ROWS} calls.",
+                      answer=self._replay, query={"user": "Only of this user."}),
             Operation(method="GET", path="/api/metrics",
                       summary="Return the metrics of one tool or of all.",
                       answer=self._metrics, query={"tool": "Only of this tool."}),
@@ -235,7 +236,9 @@ class Api:
             text = utf8_text(json.dumps(told, ensure_ascii=False, default=str))
             return Response(text, headers=headers, media_type="application/json")
 
-        return Route(operation.path, answer, methods=[operation.method])
+        # `:path`, since servers decode `%2F` to a slash before the app receives it.
+        path = re.sub(r"{(\w+)}", r"{\1:path}", operation.path)
+        return Route(path, answer, methods=[operation.method])
 
     def _count_change(self) -> None:
         """Count one request that changes something.
@@ -409,7 +412,8 @@ class Api:
 
     async def _replay(self, request: Request, __: None) -> list[dict[str, Any]]:
         user = request.query_params.get("user")
-        found = await self._store().replay(request.path_params["session"], user=user)
+        session = request.path_params["session"]
+        found = await self._store().replay(session, user=user, limit=_MOST_ROWS)
         if not found:
             raise HTTPException(404, "There is no such conversation")
         return [asdict(each) for each in found]

@@ -385,20 +385,23 @@ class Store:
         await self._flushed()
         return await queries.find_sessions(self._database, user=user, limit=limit)
 
-    async def replay(self, session: str, *, user: str | None = None) -> list[ReplayEvent]:
+    async def replay(
+        self, session: str, *, user: str | None = None, limit: int = _MOST_REPLAYED
+    ) -> list[ReplayEvent]:
         """Return the events of a session, in the order in which they happened.
 
         Args:
             session: The id of the session.
             user: Only events of this user, in the form of `Execution.user`; sessions of several
                 users can have one id.
+            limit: Only the newest calls, questions and long results, at most this many of each.
 
         Raises:
             StoreError: The session cannot be read.
         """
-        calls = await self.executions(session=session, user=user, limit=_MOST_REPLAYED)
-        questions = await self.approvals.find(session=session, user=user, limit=_MOST_REPLAYED)
-        long_results = await self.results.find(session=session, user=user, limit=_MOST_REPLAYED)
+        calls = await self.executions(session=session, user=user, limit=limit)
+        questions = await self.approvals.find(session=session, user=user, limit=limit)
+        long_results = await self.results.find(session=session, user=user, limit=limit)
         return _replayed(calls[::-1], questions[::-1], long_results[::-1])
 
     async def interrupted(self, *, acknowledged: bool = False) -> list[Execution]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -15,6 +17,7 @@ from leonidas_tools.tools.tool import Tool, tool
 _MOST_CHARACTERS = 16_000
 _CONTINUES = range(0x80, 0xC0)
 """Continuation bytes of a UTF-8 character, which has at most three of them."""
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 @tool(category="system", effect="read", priority="critical", polling=True, lane="results")
@@ -46,7 +49,8 @@ async def read_result(
         text, used = _text(piece.content, limit)
         shown: dict[str, Any] = {"text": text}
     else:
-        lines, used = _lines(piece.content, pattern, limit)
+        # A result may have millions of lines.
+        lines, used = await asyncio.to_thread(_lines, piece.content, pattern, limit)
         shown = {"lines": lines}
     end = offset + used
     return {
@@ -69,7 +73,8 @@ def _lines(content: bytes, pattern: str, limit: int) -> tuple[list[dict[str, Any
     """Return the matching lines, and the offset of the first line not returned."""
     found: list[dict[str, Any]] = []
     wanted, at, room = pattern.lower(), 0, limit
-    for line in content.splitlines(keepends=True):
+    for match in _LINE.finditer(content):  # one at a time: together they take far more memory
+        line = match[0]
         text = line.decode("utf-8", "ignore").strip("\r\n")
         if wanted in text.lower():
             room -= len(line)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -11,9 +12,9 @@ import pytest_asyncio
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from leonidas_tools import ToolRuntime, ToolSession, tool
+from leonidas_tools import Tool, ToolRuntime, ToolSession, tool
 from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.console import console_app
+from leonidas_tools.console import api, console_app
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp_server import guard, serving
 from tests.console.served import BEARER, TOKEN, Desk, Served, until
@@ -58,6 +59,21 @@ async def test_a_call_that_runs_is_seen_and_cancelled(console, desk):
     again = await console.client.post("/api/calls/fc-1/cancel", json={})
     assert again.status_code == 409
     assert "'fc-1'" in again.json()["error"]
+
+
+async def test_names_with_slashes_are_found(console, desk):
+    slashed = Tool(desk.goes_on.wait, name="hall/lamp", effect="read")
+    console.tools.registry.register(slashed)
+    shown = await console.client.patch("/api/tools/hall%2Flamp", json={"timeout": 30})
+    assert shown.json()["effective"]["timeout"]["value"] == 30
+    async with console.events() as events:
+        await until(events, "state")
+        session = ToolSession("hall/left")
+        calling = asyncio.create_task(console.tools.execute("hall/lamp", session=session))
+        call = quote((await until(events, "tool_start"))["trace_id"], safe="")
+        answer = await console.client.post(f"/api/calls/{call}/cancel", json={})
+        assert answer.status_code == 200
+    assert (await calling).status == "cancelled"
 
 
 async def test_a_call_that_failed_is_tried_again_when_a_person_says_so(console, desk):
@@ -359,6 +375,21 @@ async def test_a_slow_client_gets_the_whole_of_a_long_answer(monkeypatch):
         length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
         assert len(await reader.readexactly(length)) > len(long)
         writer.close()
+
+
+async def test_of_a_long_conversation_only_the_last_calls_are_replayed(desk, monkeypatch, tmp_path):
+    monkeypatch.setattr(api, "_MOST_ROWS", 2)
+    desk.goes_on.set()
+    settings = {"store": {"enabled": True, "url": str(tmp_path / "store.db")}}
+    tools = ToolRuntime(desk.tools(), settings, builtin_tools=False)
+    session = ToolSession("long")
+    async with Served(tools) as console:
+        for _ in range(4):
+            await tools.execute("wait", session=session)
+        steps = await console.get("/api/conversations/long")
+        newest = await console.get("/api/history?session=long&limit=2")
+    assert len(newest) == 2
+    assert {step["trace_id"] for step in steps} == {call["trace_id"] for call in newest}
 
 
 async def test_readers_beyond_the_limit_have_to_wait(console):

@@ -93,12 +93,29 @@ async def test_a_payment_that_is_approved_on_the_page_is_made(console, desk, scr
 async def test_a_question_on_the_page_hides_and_reorders_nothing(console, screen):
     page = await screen.open(console.url)
     payment = {**PAYMENT, "to": "A\u202eanA\u200b\u00ad\u3164"}
-    await console.tools.execute("pay", payment, session=ToolSession("desk"))
+    await console.tools.execute("pay", payment, session=ToolSession("de\u202esk"))
     questions = region(page, "Questions")
     await questions.get_by_text("A<U+202E>anA<U+200B><U+00AD><U+3164>").first.wait_for()
     assert "\u202e" not in await questions.inner_text()
     await questions.get_by_role("button", name="Deny", exact=True).click()
     await questions.get_by_text("No question is open.").wait_for()
+
+
+async def test_a_long_number_is_shown_and_edited_on_the_page_to_its_last_digit(
+    console, desk, screen
+):
+    page = await screen.open(console.url)
+    payment = {**PAYMENT, "amount": 12345678901234567891}
+    await console.tools.execute("pay", payment, session=ToolSession("desk"))
+    questions = region(page, "Questions")
+    await questions.locator("pre").get_by_text('"amount": 12345678901234567891').wait_for()
+    await questions.get_by_text("Edit and approve").click()
+    arguments = questions.get_by_role("textbox", name="Edit and approve")
+    await arguments.fill((await arguments.input_value()).replace("Ana", "Bo"))
+    await questions.get_by_role("button", name="Send").click()
+    await questions.get_by_text("No question is open.").wait_for()
+    await region(page, "Activity").get_by_text("tool complete").first.wait_for()
+    assert desk.paid == [("Bo", 12345678901234567891)]
 
 
 async def test_a_payment_that_is_denied_on_the_page_is_not_made(console, desk, screen):

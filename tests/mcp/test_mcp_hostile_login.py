@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 from mcp.shared.auth import OAuthClientInformationFull
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import request_bounds, token_file
@@ -134,6 +134,29 @@ async def test_a_token_that_is_too_long_to_be_masked_at_once_is_not_taken(hostil
     token = {"access_token": "x" * 900_000, "token_type": "Bearer"}
     hostile.body = {"token": lambda _: JSONResponse(token)}
     assert "answered its login with more than" in await why_not(hostile.settings())
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        {"access_token": "tökén"},
+        {"access_token": "t0ken\r\nX-Key: 1"},
+        {"access_token": "t0ken", "expires_in": 10**400},
+    ],
+)
+async def test_a_token_that_cannot_be_sent_is_not_taken_and_the_next_login_asks_again(
+    hostile, token
+):
+    hostile.body = {"token": lambda _: JSONResponse({"token_type": "Bearer", **token})}
+    for _ in range(2):
+        hostile.asked.clear()
+        assert "did not return a valid token" in await why_not(hostile.settings())
+        assert "/authorize" in hostile.paths()
+
+
+async def test_a_refusal_that_is_nested_very_deep_is_a_refusal(hostile):
+    hostile.body = {"token": lambda _: Response("[" * 60_000, 400)}
+    assert "does not issue a token (HTTP 400" in await why_not(hostile.settings())
 
 
 def test_of_very_many_tokens_the_newest_are_masked():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+import tracemalloc
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -194,6 +197,29 @@ async def test_many_lines_are_found_piece_by_piece() -> None:
         lines += [line["line"] for line in page["lines"]]
         offset = page["next_offset"]
     assert lines == [line for line in LINES.splitlines() if "9" in line]
+
+
+async def test_a_result_of_very_many_lines_is_searched_beside_the_event_loop() -> None:
+    tools = returning("a\r\n" * 300_000, max_result_tokens=9, overflow="spill")
+    handle = (await tools.execute("get")).result["handle"]
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event.endswith("call")
+
+    tracemalloc.start()
+    try:
+        sys.setprofile(count)  # this thread, which runs the event loop
+        found = await tools.execute("read_result", {"handle": handle, "pattern": "b"})
+        sys.setprofile(None)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        sys.setprofile(None)
+        tracemalloc.stop()
+    assert (found.result["lines"], found.result["size"]) == ([], 900_000)
+    assert calls < 50_000
+    assert most_bytes < 5_000_000
 
 
 async def test_an_unknown_handle_is_said_to_be_unknown() -> None:

@@ -42,11 +42,17 @@ function button(text, className, act) {
   return made;
 }
 
+// A number of JavaScript has 16 digits: a longer one stays as it is written, shown and sent back.
+function parsed(text) {
+  return JSON.parse(text, (_, value, { source } = {}) => typeof value === "number"
+    && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? JSON.rawJSON(source) : value);
+}
+
 async function ask(method, path, body) {
   const headers = { authorization: `Bearer ${token}` };
   if (body !== undefined) headers["content-type"] = "application/json";
   const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
-  const said = await answer.json().catch(() => ({}));
+  const said = await answer.text().then(parsed).catch(() => ({}));
   if (!answer.ok) {
     byId("problem").textContent = said.error ?? `The console answered ${answer.status}.`;
     throw new Error(said.error);
@@ -115,7 +121,7 @@ function jsonForm(title, value, send) {
   text.setAttribute("aria-label", title);
   form.append(element("summary", title), text, button("Send", "yes", () => {
     let read;
-    try { read = JSON.parse(text.value); } catch { problem("That is not JSON: check brackets and quotation marks."); return; }
+    try { read = parsed(text.value); } catch { problem("That is not JSON: check brackets and quotation marks."); return; }
     return send(read);
   }));
   return form;
@@ -136,9 +142,9 @@ function question(asked) {
   const parts = [
     element("strong", visible(asked.title)), badge(asked.session),
     element("pre", visible(JSON.stringify(asked.details, null, 1))),
-    element("p", `${asked.tool} · session ${asked.session}`, "quiet"), left, row(...buttons), form,
+    element("p", visible(`${asked.tool} · session ${asked.session}`), "quiet"), left, row(...buttons), form,
   ];
-  if (asked.problem) parts.splice(1, 0, element("p", asked.problem, "failed"));
+  if (asked.problem) parts.splice(1, 0, element("p", visible(asked.problem), "failed"));
   return parts;
 }
 
@@ -209,7 +215,7 @@ function settingsOf(shown, change) {
   value.setAttribute("aria-label", "New value; empty for the default");
   return [list, row(names, value, button("Save", "yes", () => {
     let read = value.value.trim();
-    try { read = read === "" ? null : JSON.parse(read); } catch { /* a text such as 5s */ }
+    try { read = read === "" ? null : parsed(read); } catch { /* a text such as 5s */ }
     return change({ [names.value]: read });
   }))];
 }
@@ -365,8 +371,8 @@ function listed(title, ...more) {
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const when = (at) => clock.format(at * 1000);
 
-async function replay(session) {
-  const steps = await ask("GET", `api/conversations/${segment(session)}`);
+async function replay({ session, user }) {
+  const steps = await ask("GET", `api/conversations/${segment(session)}?user=${segment(user)}`);
   fill("found", steps.map((step) => listed(
     `${when(step.at)} ${step.kind.replaceAll("_", " ")} ${step.tool}`, element("pre", JSON.stringify(step.data, null, 1)),
   )));
@@ -388,7 +394,7 @@ byId("list-conversations").addEventListener("click", async () => {
   const found = await ask("GET", "api/conversations").catch(() => []);
   fill("found", found.map((each) => listed(
     each.session, element("p", `${when(each.started)}, ${each.calls} calls, ${each.failures} failed`, "quiet"),
-    row(button(`Replay ${each.session}`, "", () => replay(each.session))),
+    row(button(`Replay ${each.session}`, "", () => replay(each))),
   )));
 });
 
@@ -566,7 +572,7 @@ async function readEvents(signal, heard) {
     for (const piece of pieces) {
       const data = piece.split("\n").find((line) => line.startsWith("data: "));
       if (!data) continue;
-      const event = JSON.parse(data.slice(6));
+      const event = parsed(data.slice(6));
       lastEvent = String(event.sequence);
       apply(event);
     }

@@ -59,7 +59,7 @@ def refusal(response: httpx2.Response) -> str:
     """Return the error code in the response of a token endpoint, or else its HTTP status."""
     try:
         code = json.loads(response.content)["error"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         code = None
     if isinstance(code, str) and _CODE.fullmatch(code):
         return code

@@ -10,8 +10,9 @@ import anyio
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.utils import extract_field_from_www_auth
-from mcp.shared.auth import OAuthClientMetadata
+from mcp.shared.auth import OAuthClientMetadata, OAuthToken
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from pydantic import ValidationError
 
 from leonidas_tools.mcp.auth.failures import LoginError, refusal
 from leonidas_tools.mcp.auth.request_bounds import OAuthRequestBounds
@@ -31,6 +32,7 @@ _RENEWAL_SECONDS = 30.0
 """Timeout of a renewal."""
 _PATIENCE_SECONDS = _RENEWAL_SECONDS + 5
 """Seconds to wait while another process renews a token, before it is considered hung."""
+_LONGEST_LIFETIME_SECONDS = 10**10
 _SETTLE_SECONDS = 5.0
 """Seconds to wait for a running renewal when the connection is closed."""
 OpenClient: TypeAlias = "Callable[[], Awaitable[httpx2.AsyncClient]]"
@@ -200,6 +202,8 @@ class RenewingProvider(OAuthClientProvider):
             # The status does not concern the tokens: a login would not help, but a wait does.
             said = refusal(response)
             raise LoginError(f"its authorization server does not refresh the token ({said})")
+        if response.status_code == httpx2.codes.OK:
+            _check_token(response)
         before = self.context.current_tokens
         if await super()._handle_refresh_response(response):
             if not self.context.is_token_valid():
@@ -237,6 +241,7 @@ class RenewingProvider(OAuthClientProvider):
         if response.status_code not in {httpx2.codes.OK, httpx2.codes.CREATED}:
             said = refusal(response)
             raise LoginError(f"its authorization server does not issue a token ({said})")
+        _check_token(response)
         await super()._handle_token_response(response)
 
 
@@ -244,6 +249,20 @@ def _retrieve(renewal: asyncio.Task[None]) -> None:
     """Retrieve the exception of a renewal that no request waits for any more."""
     if not renewal.cancelled():
         renewal.exception()
+
+
+def _check_token(response: httpx2.Response) -> None:
+    """Raise an error for a token that no header can contain, or with an endless lifetime.
+
+    It would be stored, and then every request would fail, also those of the next login.
+    """
+    try:
+        token = OAuthToken.model_validate_json(response.content)
+    except ValidationError:
+        return  # the library raises an error
+    text, seconds = token.access_token, token.expires_in or 0
+    if not (text.isascii() and text.isprintable()) or abs(seconds) > _LONGEST_LIFETIME_SECONDS:
+        raise LoginError("its authorization server did not return a valid token")
 
 
 def _issuer_of(metadata: OAuthMetadata | None) -> str | None:

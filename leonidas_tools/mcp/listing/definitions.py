@@ -138,12 +138,22 @@ class DefinitionReader:
     async def _pinned(
         self, settings: MCPServerSettings, listed: list[str], used: Mapping[str, mcp_types.Tool]
     ) -> tuple[Mapping[str, ToolDefinition], Mapping[str, Pin] | None, ListingReport]:
-        """Return the definitions of the tools, their pins (`None` if unknown), and a report."""
+        """Return the definitions of the tools, their pins (`None` if unknown), and a report.
+
+        A definition with a secret is left out.
+        """
         report = ListingReport(denies=settings.pin == "quarantine")
         said: dict[str, ToolDefinition] = {}
 
         def look() -> tuple[dict[str, Pin], list[str]]:
-            said.update({name: described(each, self._secrets) for name, each in used.items()})
+            for name, each in used.items():
+                definition = described(each, self._secrets)
+                try:
+                    self._check_secrets(definition)
+                except SchemaError as error:  # not pinned: the pins and their changes are shown
+                    report.left_out[name] = str(error)
+                else:
+                    said[name] = definition
             self._names.keep(listed)
             if settings.pin == "off":
                 return {}, []
@@ -158,7 +168,7 @@ class DefinitionReader:
         except PinsError as error:
             report.pins_error = str(error)
             if settings.pin == "quarantine":
-                report.unknown = sorted(used)
+                report.unknown = sorted(said)
                 return said, None, report
             return said, {}, report
         finally:
@@ -179,6 +189,8 @@ class DefinitionReader:
         for name, definition in used.items() if pins is not None else ():
             if len(known) % _SLICE == 0:
                 await asyncio.sleep(0)
+            if name not in definitions:
+                continue
             said = settings.tools.get(name)
             changed = report.changed.get(name)
             made = (definition, {} if said is None else said.arguments, changed, report.denies)
@@ -220,10 +232,13 @@ class DefinitionReader:
 
     def _parameters(self, said: ToolDefinition) -> dict[str, Any]:
         """Return the schema of the arguments; raise an error if it contains a secret."""
-        if self._secrets(said.input_schema) != said.input_schema:
-            raise SchemaError("its parameters contain a secret of the server's settings")
+        self._check_secrets(said)
         visible: dict[str, Any] = visible_schema(dict(said.input_schema))
         return visible
+
+    def _check_secrets(self, said: ToolDefinition) -> None:
+        if self._secrets(said.input_schema) != said.input_schema:
+            raise SchemaError("its parameters contain a secret of the server's settings")
 
     def _tool(
         self,
