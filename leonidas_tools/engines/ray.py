@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pickle
+import queue
 import subprocess
 import sys
 import threading
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
 _ENTRY = entry("leonidas_tools.engines.ray_driver", "main")
 _AGAIN_SECONDS = 5.0
 """Seconds to wait before the next connection attempt to an unavailable cluster."""
-_MOST_WRITTEN = 32_768
-"""Length of a request below which it is written on the event loop: a pipe buffers it at once."""
-
-
 _MOST_READ = 256 * 1024 * 1024
 
 
@@ -172,7 +169,7 @@ class _Call:
 
 
 class _DriverProcess:
-    """The driver process; a thread reads its answers."""
+    """The driver process; one thread reads its answers, and one writes requests to it."""
 
     def __init__(self, address: str) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with our own entry point
@@ -188,15 +185,15 @@ class _DriverProcess:
         self._numbers = itertools.count(1)
         self._calls = dict[int, _Call]()
         self._lock = threading.Lock()
-        self._writing = threading.Lock()
+        self._unsent = queue.SimpleQueue[bytes | None]()
         self._known = threading.Event()
         self._why: str | None = None
         self.has_ended = False
         """Whether the process has ended, so it accepts no more calls."""
-        threading.Thread(
-            target=_read, args=(weakref.ref(self), self._process), name="leonidas-ray", daemon=True
-        ).start()
-        self._write(pickle.dumps(("connect", 0, address)))
+        pipes = (self._process, self._unsent)
+        for target, given in ((_read, (weakref.ref(self), *pipes)), (_write, pipes)):
+            threading.Thread(target=target, args=given, name="leonidas-ray", daemon=True).start()
+        self._send(("connect", 0, address))
 
     async def connected(self, seconds: float) -> str | None:
         """Return why there is no connection after `seconds`; `None` if there is one."""
@@ -213,28 +210,17 @@ class _DriverProcess:
                 raise TaskLostError("the driver has ended")
             self._calls[number] = call
         try:
-            await self._send(("call", number, *what))
+            self._send(("call", number, *what))
             yield call.answers
         except asyncio.CancelledError:
-            await self._send(("cancel", number))
+            self._send(("cancel", number))
             raise
         finally:
             with self._lock:
                 self._calls.pop(number, None)
 
-    async def _send(self, request: Any) -> None:
-        body = pickle.dumps(request)
-        if len(body) < _MOST_WRITTEN:
-            self._write(body)
-        else:
-            await in_own_thread(self._write, body)
-
-    def _write(self, body: bytes) -> None:
-        assert self._process.stdin is not None
-        unsent = memoryview(HEADER.pack(len(body)) + body)
-        with self._writing, contextlib.suppress(OSError, ValueError):  # the reader reports its end
-            while unsent:
-                unsent = unsent[self._process.stdin.write(unsent) or 0 :]
+    def _send(self, request: Any) -> None:
+        self._unsent.put(pickle.dumps(request))
 
     def end(self) -> None:
         """Kill the process, and wait for its end."""
@@ -265,7 +251,21 @@ class _DriverProcess:
             call.put(["ended"])
 
 
-def _read(driver: weakref.ref[_DriverProcess], process: subprocess.Popen[bytes]) -> None:
+def _write(process: subprocess.Popen[bytes], requests: queue.SimpleQueue[bytes | None]) -> None:
+    """Write requests to a driver until there is `None`; a driver that is stuck blocks the pipe."""
+    assert process.stdin is not None
+    while (body := requests.get()) is not None:
+        unsent = memoryview(HEADER.pack(len(body)) + body)
+        with contextlib.suppress(OSError, ValueError):  # the reader reports the end of the driver
+            while unsent:
+                unsent = unsent[process.stdin.write(unsent) or 0 :]
+
+
+def _read(
+    driver: weakref.ref[_DriverProcess],
+    process: subprocess.Popen[bytes],
+    requests: queue.SimpleQueue[bytes | None],
+) -> None:
     """Read the answers of a driver until it ends or violates the protocol."""
     assert process.stdout is not None
     with open(process.stdout.fileno(), "rb", closefd=False) as answers:
@@ -275,7 +275,7 @@ def _read(driver: weakref.ref[_DriverProcess], process: subprocess.Popen[bytes])
                 break
             try:
                 answer = json.loads(answers.read(length))
-            except ValueError:
+            except (ValueError, RecursionError):
                 break
             taking = driver()
             if taking is None:
@@ -284,6 +284,7 @@ def _read(driver: weakref.ref[_DriverProcess], process: subprocess.Popen[bytes])
             del taking
     signal_end(process)  # after a violation, it would block on the pipe that nothing reads
     process.wait()
+    requests.put(None)
     for stream in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):
             if stream is not None:

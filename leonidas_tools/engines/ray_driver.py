@@ -6,15 +6,18 @@ It is a separate process, because a Ray driver ends its process when it has lost
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib.metadata
 import inspect
 import json
 import logging
+import os
 import pickle
 import queue
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leonidas_tools.redaction.failures import raised_at
@@ -31,6 +34,14 @@ if TYPE_CHECKING:
 
 
 _LONGEST_PROGRESS_BYTES = 1 << 20
+_MOST_WAITING = 64
+"""Progress reports that wait in the cluster, and as many objects that wait for the driver."""
+_LONGEST_WAIT_SECONDS = 1.0
+"""Seconds that a tool is held up if it reports faster than its reports are read."""
+_NODE_SECONDS = 5.0
+"""Seconds between looks whether the node of the driver is alive."""
+_LOOKS = 2
+"""Looks without the node: nodes register again at a cluster that has restored its state."""
 
 
 class RayTask(NamedTuple):
@@ -84,13 +95,17 @@ def run(work: RayTask) -> bytes:
 
 
 def run_telling(work: RayTask) -> Iterator[bytes]:
-    """Run a tool; yield its progress reports, except any over 1 MiB, and then its outcome."""
-    said = queue.SimpleQueue[bytes | None]()
+    """Run a tool; yield its progress reports, except any over 1 MiB, and then its outcome.
+
+    A tool that reports faster than its reports are read is slowed down, and then loses reports.
+    """
+    said = queue.Queue[bytes | None](_MOST_WAITING)
 
     def tell(data: dict[str, Any]) -> None:
         message = _json(["progress", data])
         if len(message) <= _LONGEST_PROGRESS_BYTES:
-            said.put(message)
+            with contextlib.suppress(queue.Full):
+                said.put(message, timeout=_LONGEST_WAIT_SECONDS)
 
     def play() -> None:
         try:
@@ -192,8 +207,29 @@ def main() -> None:
     except BaseException as error:  # noqa: BLE001 - the edge: Ray may raise anything
         channel.send(["away", type(error).__name__, 0])
         return
+    threading.Thread(target=_end_with_node, args=(ray,), daemon=True).start()
     channel.send(["connected", importlib.metadata.version("ray"), 0])
     asyncio.run(driver.serve())
+
+
+def _end_with_node(ray: Any) -> None:
+    """End this process when its node is gone; the parent then connects again."""
+    wait_for_end_of_node(ray, functools.partial(time.sleep, _NODE_SECONDS))
+    os._exit(1)
+
+
+def wait_for_end_of_node(ray: Any, pause: Callable[[], None]) -> None:
+    """Return when the node of this process has left the cluster, such as by a restart.
+
+    Ray itself ends a driver only if no cluster responds: after a restart, each call waits.
+    """
+    node, was_there, missing = ray.get_runtime_context().get_node_id(), False, 0
+    while missing < _LOOKS:
+        with contextlib.suppress(Exception):
+            is_there = any(each["NodeID"] == node and each["Alive"] for each in ray.nodes())
+            was_there |= is_there
+            missing = missing + 1 if was_there and not is_there else 0
+        pause()
 
 
 def _needs(amounts: tuple[tuple[str, float], ...]) -> dict[str, Any]:
@@ -213,6 +249,10 @@ class _Driver:
         self._channel = channel
         self._ray = ray
         options = {"max_retries": 0}  # the session decides on retries, by the effect of the tool
+        streaming = {
+            "num_returns": "streaming",
+            "_generator_backpressure_num_objects": _MOST_WAITING,
+        }
         path = list(sys.path)
 
         def task(work: RayTask) -> bytes:
@@ -226,7 +266,7 @@ class _Driver:
         # Cached, because Ray sends each new remote function to the cluster.
         self._task = functools.cache(
             lambda telling, needs: (
-                ray.remote(num_returns="streaming", **options, **_needs(needs))(telling_task)
+                ray.remote(**streaming, **options, **_needs(needs))(telling_task)
                 if telling
                 else ray.remote(**options, **_needs(needs))(task)
             )

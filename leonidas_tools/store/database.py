@@ -294,7 +294,7 @@ def may_be_invalid_values(error: StoreError) -> bool:
     if isinstance(cause, DBAPIError):
         lost = isinstance(cause, OperationalError) or type(cause) is DatabaseError
         return not lost and not cause.connection_invalidated
-    return isinstance(cause, StatementError)
+    return isinstance(cause, StatementError | UnicodeEncodeError)
 
 
 def _begin(connection: Connection) -> None:
@@ -306,7 +306,9 @@ def _begin(connection: Connection) -> None:
 def _is_of_database(error: Exception) -> bool:
     """Return whether the error is one of the database, not of the code that uses it."""
     drivers = type(error).__module__.partition(".")[0] in _DRIVERS  # raised while connecting
-    return drivers or isinstance(error, SQLAlchemyError | OSError | TimeoutError)
+    own = SQLAlchemyError | OSError | TimeoutError
+    # The driver of SQLite raises the last one for a lone surrogate.
+    return drivers or isinstance(error, own | UnicodeEncodeError)
 
 
 def _described(error: Exception, *, opening: bool) -> str:

@@ -40,7 +40,7 @@ from leonidas_tools.store.rows import INTERRUPTED, STARTED
 from leonidas_tools.store.runs import LOST_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.calls.call import Run, ToolCall
@@ -108,6 +108,7 @@ class CallStarts:
         *,
         bound: float,
         known_until: float,
+        open_before: Collection[str],
         timeout_seconds: float,
     ) -> ToolResult | None:
         """Return the result of the earlier call of the session that this call repeats, if any.
@@ -117,7 +118,7 @@ class CallStarts:
         """
         if call.id is None:
             return None
-        repetition = self._repetition(call, bound, known_until)
+        repetition = self._repetition(call, bound, known_until, open_before)
         result: ToolResult | None = None
         while result is None:
             async with asyncio.timeout(timeout_seconds):
@@ -146,7 +147,9 @@ class CallStarts:
         before = await self._ended(before, database, timeout_seconds)
         return None if before.status in _NOT_RUN else _answer(before, call)
 
-    def _repetition(self, call: ToolCall, bound: float, known_until: float) -> Repetition:
+    def _repetition(
+        self, call: ToolCall, bound: float, known_until: float, open_before: Collection[str]
+    ) -> Repetition:
         received, first = asked_as(call), self._recorder.first_start(call.session)
         return Repetition(
             session=name_of(received.session.id),
@@ -157,6 +160,7 @@ class CallStarts:
             # The call that binds a session begins before the session is bound.
             bound=bound if first is None else min(bound, first),
             known_until=known_until,
+            open_before=open_before,
         )
 
     async def _before(
@@ -179,7 +183,7 @@ class CallStarts:
                 elif taken and _went_on(before):
                     taken -= 1
                 else:
-                    return before, is_later
+                    return before, is_later and before.id not in repetition.open_before
         return None, False
 
     async def _candidates(self, call: Repetition, database: Database) -> list[Execution]:

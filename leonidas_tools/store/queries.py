@@ -24,7 +24,7 @@ from leonidas_tools.store.schema import executions
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy import Row, Select
 
@@ -89,6 +89,20 @@ class Repetition:
     run: str  # the id of this opening of the store
     bound: float  # when the session began in this process, in seconds since the epoch
     known_until: float  # until when the model knows the results, in seconds since the epoch
+    open_before: Collection[str]  # calls that ran elsewhere when the session began here
+
+
+async def find_open(database: Database, *, session: str, user: str, run: str) -> list[str]:
+    """Return the ids of the session's calls in other openings of the store that have not ended."""
+    query = (
+        select(executions.c.id)
+        .where(executions.c.session == session, executions.c.user == user)
+        .where(executions.c.run != run, executions.c.ended.is_(None))
+        .order_by(executions.c.started.desc())
+        .limit(_MOST_REPEATED)
+    )
+    async with database.reading() as connection:
+        return list((await connection.execute(query)).scalars())
 
 
 async def find_repeated(database: Database, call: Repetition) -> list[Execution]:
@@ -96,8 +110,9 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
 
     They are the session's calls of the tool with this id, and those with any id whose outcome the
     model may not have received: they began elsewhere and have not ended, were cancelled by another
-    process (as when it stops) or by the model (though they went on), or ended after `known_until`.
-    With them are the calls that have got the result of one that went on.
+    process (as when it stops) or by the model (though they went on), ended after `known_until`, or
+    still ran when the session began here, whatever the clock of their machine says. With them are
+    the calls that have got the result of one that went on.
     """
     is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(_MAY_HAVE_RUN))
     is_unheard = or_(
@@ -114,7 +129,10 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
                 executions.c.reason == CANCELLED_CALL,
             ),
         ),
-        and_(executions.c.status.in_(_MAY_HAVE_RUN), executions.c.ended > call.known_until),
+        and_(
+            executions.c.status.in_(_MAY_HAVE_RUN),
+            or_(executions.c.ended > call.known_until, executions.c.id.in_(call.open_before)),
+        ),
     )
     is_elsewhere = and_(
         or_(executions.c.run != call.run, executions.c.started < call.bound),

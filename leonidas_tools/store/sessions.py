@@ -58,6 +58,8 @@ class _SessionState:
     """The time until which calls wait for `loading`."""
     loading: asyncio.Task[None] | None = None
     is_loaded: bool = False
+    open_before: frozenset[str] = frozenset()
+    """The ids of the calls that ran elsewhere when it was bound; clocks of machines may differ."""
     has_counts: bool = False
     """Whether the calls that other processes made are counted."""
     has_tasks_of_another: bool = False
@@ -130,6 +132,11 @@ class SessionBinding:
         resumption = session.find(Resumption)
         known = None if resumption is None else resumption.known_until
         return self.bound(session) if known is None else known
+
+    def open_before(self, session: ToolSession) -> frozenset[str]:
+        """Return the ids of the calls that ran elsewhere when the session was bound."""
+        state = self._sessions.get(session)
+        return frozenset() if state is None else state.open_before
 
     async def close(self) -> None:
         """Unbind all sessions; their long results stay readable while they are in memory."""
@@ -227,6 +234,7 @@ class SessionBinding:
         before = state.bound if first is None else min(state.bound, first)
         preferences: Preferences | None = None
         try:
+            open_before = await self._store.open_elsewhere(session.id, user=user)
             if user is not None:
                 preferences = await self._store.preferences.read(user)
             tasks = await self._store.tasks.read(session.id, user=user)
@@ -240,6 +248,7 @@ class SessionBinding:
             return
         if state.user != user:
             return
+        state.open_before = frozenset(open_before)
         for tool in read:
             session.get(UntrustedContent).mark(tool)
         if not state.has_counts:

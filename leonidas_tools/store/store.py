@@ -207,6 +207,7 @@ class Store:
                 self._database,
                 bound=self._sessions.bound(call.session),
                 known_until=self._sessions.known_until(call.session),
+                open_before=self._sessions.open_before(call.session),
                 timeout_seconds=timeout_seconds,
             )
         except TimeoutError:
@@ -302,6 +303,19 @@ class Store:
         """
         return await queries.find_untrusted(
             self._database, session=name_of(session), user=name_of(owner_of(user))
+        )
+
+    async def open_elsewhere(self, session: str, *, user: str | None) -> list[str]:
+        """Return the ids of a session's calls in other processes that have not ended.
+
+        Raises:
+            StoreError: The calls cannot be read.
+        """
+        return await queries.find_open(
+            self._database,
+            session=name_of(session),
+            user=name_of(owner_of(user)),
+            run=self._recorder.run,
         )
 
     def first_start(self, session: ToolSession) -> float | None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -35,6 +36,15 @@ def say_much():
     yield "short"
     yield "x" * 2_000_000
     yield "end"
+
+
+HAS_COUNTED = threading.Event()
+
+
+def count_far():
+    """Yield more often than anyone reads."""
+    yield from range(10_000)
+    HAS_COUNTED.set()
 
 
 def report(ctx: ToolContext) -> str:

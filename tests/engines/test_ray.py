@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 
 from leonidas_tools import Tool, ToolRuntime
-from leonidas_tools.engines import ray
-from leonidas_tools.engines.ray_driver import RayTask, _Driver, run, run_telling
+from leonidas_tools.engines import ray, ray_driver
+from leonidas_tools.engines.ray_driver import (
+    RayTask,
+    _Driver,
+    run,
+    run_telling,
+    wait_for_end_of_node,
+)
 from leonidas_tools.errors import ConfigurationError, RetryableError, SchemaError
 from tests.engines import ray_tools
 
@@ -205,6 +211,61 @@ def test_progress_that_is_too_long_to_show_is_left_out():
     kinds = [json.loads(each)[:2] for each in run_telling(work)]
     assert kinds[:-1] == [["progress", {"message": "short"}]]
     assert kinds[-1][0] == "returned"
+
+
+def test_progress_that_is_not_read_is_left_out_and_the_outcome_is_not(monkeypatch):
+    monkeypatch.setattr(ray_driver, "_LONGEST_WAIT_SECONDS", 0)
+    monkeypatch.setattr(ray_tools, "HAS_COUNTED", threading.Event())
+    work = task("tests.engines.ray_tools")._replace(
+        target=(None, "tests.engines.ray_tools", "count_far", False), pickled=pickle.dumps(((), {}))
+    )
+    messages = run_telling(work)
+    first = next(messages)
+    assert ray_tools.HAS_COUNTED.wait(60)
+    *told, outcome = map(json.loads, [first, *messages])
+    assert len(told) < 100
+    assert told[0] == ["progress", {"value": 0}]
+    assert (outcome[0], outcome[1]["result"]) == ("returned", 9_999)
+
+
+async def test_a_driver_that_reads_no_requests_does_not_hold_the_event_loop(monkeypatch):
+    reads_nothing = (
+        'import struct, sys, threading; said = b\'["connected", "2", 0]\'; '
+        "sys.stdout.buffer.write(struct.pack('>I', len(said)) + said); "
+        "sys.stdout.flush(); threading.Event().wait()"
+    )
+    monkeypatch.setattr(ray, "_ENTRY", reads_nothing)
+    settings = {
+        "ray": {"address": "127.0.0.1:1", "connect": "1h"},
+        "tools": {"greet": {"runs_on": "ray", "retry_attempts": 0, "timeout": "1s"}},
+    }
+    async with ToolRuntime([Tool(ray_tools.greet, effect="read")], settings) as runtime:
+        calls = [runtime.execute("greet", {"name": "a" * 9_000}) for _ in range(20)]
+        ended = await asyncio.gather(*calls)
+    assert {each.status.value for each in ended} == {"timeout"}
+
+
+def test_a_driver_knows_that_its_node_has_gone_also_if_another_cluster_responds():
+    mine, other = {"NodeID": "a", "Alive": True}, {"NodeID": "b", "Alive": True}
+    dead = {**mine, "Alive": False}
+    seen = iter([[other], [mine], [other], [mine, other], None, [dead, other], [other]])
+    pauses = []
+
+    class Ray:
+        def get_runtime_context(self):
+            return self
+
+        def get_node_id(self):
+            return "a"
+
+        def nodes(self):
+            nodes = next(seen)
+            if nodes is None:
+                raise RuntimeError("no answer")
+            return nodes
+
+    wait_for_end_of_node(Ray(), lambda: pauses.append(1))
+    assert len(pauses) == 7
 
 
 async def test_a_driver_that_says_what_is_too_long_ends_and_holds_no_call(monkeypatch):

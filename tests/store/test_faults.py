@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, Approvals, ToolSession, tool
+from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.errors import StoreError
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import Store
@@ -19,6 +20,7 @@ from leonidas_tools.store.database import Database
 from leonidas_tools.store.schema import executions
 from leonidas_tools.store.write_queue import CallWriteQueue
 from leonidas_tools.store.writer import Writer
+from leonidas_tools.toolboxes import tasks
 from tests.mcp.forking import fork_command
 from tests.tasks import other_tasks
 
@@ -417,6 +419,29 @@ async def test_a_row_that_the_database_refuses_takes_no_other_along(where, store
         "kitchen-3",
     ]
     assert (writer.refused, writer.written, writer.error) == (1, 2, None)
+
+
+async def test_a_list_of_tasks_that_a_database_refuses_takes_no_other_along(where):
+    settings = {"store": {"enabled": True, "url": where}}
+    async with AdvancedToolProcessor(tasks.TOOLS, settings) as tools:
+        for name in ("kit\ud800chen", "hall"):
+            session = ToolSession(name)
+            assert (await tools.execute("write_tasks", {"tasks": ["tea"]}, session=session)).ok
+        assert await tools.store.flush(timeout_seconds=60)
+        kept = await tools.store.tasks.read("hall")
+    assert [task.title for task in kept] == ["tea"]
+
+
+async def test_a_session_whose_name_a_database_refuses_is_not_known_and_says_so(where, caplog):
+    settings = {"store": {"enabled": True, "url": where}}
+    async with AdvancedToolProcessor(tasks.TOOLS, settings) as tools:
+        session = ToolSession("kit\ud800chen", user="a\ud800na")
+        assert (await tools.execute("write_tasks", {"tasks": ["tea"]}, session=session)).ok
+        while "cannot be read" not in caplog.text:
+            await asyncio.sleep(0)
+        assert not session.get(SessionPolicy).preferred.is_known
+    assert "Traceback" not in caplog.text
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
 async def test_nothing_is_logged_above_debug_in_ordinary_use(store, told, caplog):

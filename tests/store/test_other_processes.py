@@ -31,10 +31,17 @@ def a_busy_machine_is_waited_for(monkeypatch):
         monkeypatch.setitem(waits.__kwdefaults__, "timeout_seconds", 60.0)
 
 
+_OTHER_CLOCK = (
+    "import runpy, sys, time; now, ahead = time.time, float(sys.argv.pop()); "
+    "time.time = lambda: now() + ahead; sys.argv[:1] = []; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
 @contextmanager
-def ordering(where):
+def ordering(where, *, ahead_seconds=0.0):
     """Another process with the session `kitchen` of Ana, which orders once for each line."""
-    command = [sys.executable, str(CHILD), where]
+    command = [sys.executable, "-c", _OTHER_CLOCK, str(CHILD), where, str(ahead_seconds)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as child:
         try:
@@ -153,6 +160,34 @@ async def test_an_outcome_after_the_move_is_told_once_and_the_next_equal_call_ru
         assert (await here.order("tea", "c2")).result == "tea, ordered elsewhere"
         assert await here.tools.store.flush()
         assert (await here.order("tea", "c3")).result == "tea, ordered here"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead_seconds", [-600.0, 600.0])
+async def test_a_clock_that_differs_gives_a_call_no_second_effect(where, here, ahead_seconds):
+    with ordering(where, ahead_seconds=ahead_seconds) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        assert (await here.order("coffee", "c2")).ok  # the session is bound
+        says(child, "serve")
+        hears(child, "ok")
+        assert (await here.order("tea", "c3")).result == "tea, ordered elsewhere"
+        assert await here.tools.store.flush()
+        assert (await here.order("tea", "c4")).result == "tea, ordered here"
+
+
+@pytest.mark.slow
+async def test_a_clock_that_is_ahead_makes_no_call_of_a_dead_process_one_of_the_same_time(
+    where, here
+):
+    with ordering(where, ahead_seconds=600.0) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        child.kill()
+        child.wait()
+        told = await here.order("tea", "c2")
+    assert (told.status, told.reason_code) == ("unknown_outcome", "repeated_call")
+    assert here.ran == []
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import stat
 import weakref
@@ -206,17 +207,11 @@ class FileTools:
             hidden: Whether to list names that begin with a dot.
         """
         place = self._roots.place(path)
-        most, total = self._settings.max_entries, 0
-        entries: list[Mapping[str, Any]] = []
         with reached(place), place.opened_root() as root:
             handle = open_beneath(root, place.path, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                names = sorted(os.listdir(handle))  # noqa: PTH208 - takes a descriptor
-                for name in names:
-                    if hidden or not name.startswith("."):
-                        total += 1
-                        if len(entries) < most:
-                            entries.append(_entry(handle, name))
+                names, total = _first_names(handle, self._settings.max_entries, hidden=hidden)
+                entries = [_entry(handle, name) for name in names]
             finally:
                 os.close(handle)
         value = {"path": path, "total": total, "entries": entries}
@@ -325,11 +320,14 @@ class FileWriter:
             was: The content that the file must still have; by default any content is replaced.
 
         Raises:
-            ToolError: The content is too big, or the file has changed meanwhile.
+            ToolError: The new or the old content is too big, or the file has changed meanwhile.
             OSError: The file cannot be written.
         """
         if len(data) > self._most_bytes:
             raise too_big(self._place.shown, len(data), self._most_bytes)
+        if self.before is not None and self.before.found.st_size > self._most_bytes:
+            # It could not be restored: that reads it into memory.
+            raise too_big(self._place.shown, self.before.found.st_size, self._most_bytes)
         made = make_folders(self._root, self._head)
         try:
             with opened_folder(self._root, self._head) as folder:
@@ -395,14 +393,34 @@ def _folder_and_name(root: int, place: RootedPath) -> Iterator[tuple[int, str]]:
         yield folder, name
 
 
+def _first_names(folder: int, most: int, *, hidden: bool) -> tuple[list[str], int]:
+    """Return the first `most` names of an open folder in order, and the number of all names.
+
+    The names are not sorted as one list: with a million of them, that would hold up the event loop.
+    """
+    total = 0
+
+    def names() -> Iterator[str]:
+        nonlocal total
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if hidden or not entry.name.startswith("."):
+                    total += 1
+                    yield entry.name
+
+    return heapq.nsmallest(most, names()), total
+
+
 def _entry(folder: int, name: str) -> Mapping[str, Any]:
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:  # removed meanwhile
         return {"name": name, "kind": "gone"}
     kind = kind_of(status)
-    changed = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
-    entry: dict[str, Any] = {"name": name, "kind": kind, "changed": changed}
+    entry: dict[str, Any] = {"name": name, "kind": kind}
+    with contextlib.suppress(ValueError, OverflowError, OSError):  # a time after the year 9999
+        changed = datetime.fromtimestamp(status.st_mtime, UTC)
+        entry["changed"] = changed.isoformat(timespec="seconds")
     if kind == "file":
         entry["bytes"] = status.st_size
     return entry

@@ -63,8 +63,15 @@ class Roots:
         """Return the root of a path; the kernel checks later whether the path stays beneath.
 
         Raises:
-            ToolError: The path is absolute, and beneath none of the folders.
+            ToolError: The path is absolute and beneath none of the folders, or is not valid.
         """
+        try:
+            os.fsencode(path)
+        except UnicodeEncodeError:
+            message = say("no_such_name", path=path)
+            raise ToolError(
+                message, status="invalid_argument", reason_code="no_such_name"
+            ) from None
         given = os.path.expanduser(path)  # noqa: PTH111 - `Path` would drop redundant parts
         if not given.startswith("/"):
             return RootedPath(self.folders[0], given, path)

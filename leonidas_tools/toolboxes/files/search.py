@@ -26,6 +26,8 @@ _LONGEST_LINE = 300
 _MOST_ERROR_BYTES = 8_192
 _LINE_BYTES = 65_536
 _TOTAL_BYTES = 64 << 20
+_MOST_STATE_BYTES = 32 << 20
+"""Memory of ripgrep for the states of an expression, in each thread; by default it is 1 GB."""
 _PLACE = re.compile(rb"([^\0]*)\0(\d+)[:-]")
 
 
@@ -54,10 +56,12 @@ class Search:
             case = "yes" if self.ignore_case else ""
             return [sys.executable, "-I", walk.__file__, self.pattern, self.glob, case, self.only]
         options = ["--no-config", "--no-ignore", "--no-messages", "--color=never", "--no-heading"]
+        options += [f"--max-filesize={walk.MOST_BYTES}", f"--dfa-size-limit={_MOST_STATE_BYTES}"]
         options += ["--line-number", "--with-filename", "--null", "--max-columns=1"]
         options += ["--ignore-case" if self.ignore_case else "--case-sensitive"]
         # The including glob also matches hidden files; the last matching glob decides.
         options += [f"--glob={self.glob}", "--glob=!.*"] if self.glob else []
+        options += ["--glob=!*\n*"]  # the output could not be told from another path
         return [program, *options, "-e", self.pattern, "--", self.only or "./"]
 
 
@@ -90,7 +94,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
     assert process.stderr is not None
     errors = asyncio.ensure_future(process.stderr.read(_MOST_ERROR_BYTES))
     try:
-        places = await _places(process.stdout, wanted.most + 1)
+        places = await _places(process.stdout, wanted.most + 1, wanted.only)
         if len(places) <= wanted.most:
             said = (await errors).decode(errors="replace")
             if await process.wait() not in (0, 1) and not places and said:
@@ -141,7 +145,7 @@ def _lines(folder: int, path: str, decode: str, most_bytes: int) -> list[str] | 
         os.close(handle)
 
 
-async def _places(stream: asyncio.StreamReader, most: int) -> list[tuple[str, int]]:
+async def _places(stream: asyncio.StreamReader, most: int, only: str) -> list[tuple[str, int]]:
     places: list[tuple[str, int]] = []
     while len(places) < most:
         try:
@@ -151,7 +155,8 @@ async def _places(stream: asyncio.StreamReader, most: int) -> list[tuple[str, in
         if not line:
             break
         if match := _PLACE.match(line):
-            path = os.fsdecode(match[1]).removeprefix("./")
+            # The name of a single file may have a line break.
+            path = only or os.fsdecode(match[1]).removeprefix("./")
             places.append((path, int(match[2])))
     return places
 

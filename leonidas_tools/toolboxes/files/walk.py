@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
-_MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -41,7 +41,7 @@ def _files(folder: int, path: str) -> Iterator[tuple[str, int, str]]:
     folders = []
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
-            if entry.name.startswith("."):
+            if entry.name.startswith(".") or "\n" in entry.name:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
@@ -65,9 +65,9 @@ def _search(folder: int, name: str, expression: re.Pattern[bytes], path: str) ->
         return
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
             return
-        data = file.read(_MOST_BYTES)
+        data = file.read(MOST_BYTES)
     if b"\0" in data:
         return
     for number, line in enumerate(data.split(b"\n"), 1):

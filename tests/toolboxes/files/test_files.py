@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import json
 import os
+import random
 import resource
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from leonidas_tools import AdvancedToolProcessor, ToolSession
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.errors import ToolboxError
 from leonidas_tools.files import beneath
+from leonidas_tools.toolboxes.files.search import Search
 
 SECRET = "the secret outside"
 
@@ -340,6 +342,14 @@ async def test_a_file_that_is_too_big_is_not_written(make, root):
     assert everything(root) == {}
 
 
+async def test_a_file_that_is_too_big_to_be_put_back_is_not_replaced(make, root):
+    with (root / "a.txt").open("wb") as file:
+        file.truncate(10_000_000_000)
+    refused = await said(make(), "write_file", path="a.txt", content="new")
+    assert (refused["status"], refused["reason_code"]) == ("limited", "file_too_big")
+    assert (root / "a.txt").stat().st_size == 10_000_000_000
+
+
 async def test_an_edit_that_makes_a_file_too_big_is_refused_before_the_text_is_made(tools, root):
     (root / "a.txt").write_text("a" * 100_000)
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -486,6 +496,38 @@ def tree(root):
     os.mkfifo(root / "fifo.py")
 
 
+async def test_names_are_counted_without_a_list_of_all_and_the_first_are_listed(
+    make, root, monkeypatch
+):
+    for number in range(60):
+        (root / f"{number * 7 % 60:02}.txt").touch()
+    monkeypatch.setattr(os, "listdir", None)
+    listed = await said(make(max_entries=3), "list_directory")
+    assert listed["result"]["total"] == 60
+    assert [each["name"] for each in listed["result"]["entries"]] == ["00.txt", "01.txt", "02.txt"]
+
+
+async def test_a_time_that_no_calendar_has_is_left_out_of_a_listing(tools, root, monkeypatch):
+    (root / "a.txt").touch()
+    real = os.stat
+
+    def later(*given, **named):
+        status = list(real(*given, **named))
+        status[8] = 10**15
+        return os.stat_result(status)
+
+    monkeypatch.setattr(os, "stat", later)
+    listed = await said(tools, "list_directory")
+    assert listed["result"]["entries"] == [{"name": "a.txt", "kind": "file", "bytes": 0}]
+
+
+@pytest.mark.parametrize("name", ["read_file", "list_directory", "search_in_files", "write_file"])
+async def test_a_name_that_no_file_can_have_is_a_wrong_argument(tools, name):
+    others = {"search_in_files": {"pattern": "x"}, "write_file": {"content": "x"}}
+    refused = await said(tools, name, path="\ud800.txt", **others.get(name, {}))
+    assert (refused["status"], refused["reason_code"]) == ("invalid_argument", "no_such_name")
+
+
 SEARCHES = [
     ({"pattern": "needle"}, {"latin.py:1", "sub/b.py:1", "sub/c.md:1"}),
     ({"pattern": "needle", "ignore_case": True},
@@ -536,6 +578,37 @@ async def test_a_search_is_bounded(make, root, searching):
     assert found["speech"].startswith("I have found more than 7 lines, the first in ")
     long = await said(make(), "search_in_files", pattern="needle", path="b.txt")
     assert len(long["result"]["matches"][0]["text"]) == 300
+
+
+async def test_a_line_is_told_of_no_other_file_where_a_name_has_a_line_break(
+    tools, root, searching
+):
+    (root / ".env").write_text("other\n")
+    (root / "a\n.env").write_text("needle\n")
+    everywhere = await said(tools, "search_in_files", pattern="needle")
+    assert everywhere["status"] == "no_results"
+    there = await said(tools, "search_in_files", pattern="needle", path="a\n.env")
+    assert there["result"]["matches"] == [{"path": "a\n.env", "line": 1, "text": "needle"}]
+
+
+async def test_a_search_in_a_folder_reads_no_file_of_more_than_64_megabytes(tools, root, searching):
+    with (root / "a.txt").open("wb") as file:
+        file.write(b"needle" * 11_200_000)
+    (root / "b.txt").write_text("needle")
+    found = await said(tools, "search_in_files", pattern="needle")
+    assert [each["path"] for each in found["result"]["matches"]] == ["b.txt"]
+
+
+@pytest.mark.needs("rg", "prlimit")
+def test_an_expression_with_many_states_takes_little_memory(root):
+    """Ripgrep keeps the states of an expression, by default up to 1 GB in each thread."""
+    digits = random.Random(1)
+    lines = ("".join(digits.choices("01", k=3000)) for _ in range(200))
+    (root / "a.txt").write_text("\n".join(lines))
+    program, *options = Search(pattern="[01]*1[01]{500}[2-9]").command()
+    limited = ["prlimit", "--as=150000000", program, "--threads=1", *options]
+    ran = subprocess.run(limited, cwd=root, capture_output=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (1, b"")
 
 
 def programs_in(folder):
