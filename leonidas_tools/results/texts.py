@@ -503,6 +503,14 @@ TEXTS: Mapping[str, Text] = {
         "The limit of {count} tool calls per minute is reached. Wait before the next call.",
         "A limit of all tools is reached.",
     ),
+    "all_calls_at_once": Text(
+        "{count} tool calls of this conversation run or wait already. Make no more calls until "
+        "some of them have ended.",
+        "A limit of all tools is reached.",
+    ),
+    "calls_at_once_hint": Text(
+        "Call again when other calls have ended.", "The hint for all_calls_at_once."
+    ),
     "calls_per_minute_hint": Text(
         "Call again in {seconds} seconds.", "The hint for a limit per minute."
     ),

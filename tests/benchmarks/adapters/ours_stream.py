@@ -1,4 +1,7 @@
-"""Ours as a stream, with its defaults: validation, lanes, timeout, ledger and metrics on."""
+"""Ours as a stream, with its defaults: validation, lanes, timeout, ledger and metrics on.
+
+Only the number of calls at once is not limited, because some workloads make 1,000.
+"""
 
 from collections.abc import AsyncIterable, Mapping
 from typing import Any, Self
@@ -6,6 +9,8 @@ from typing import Any, Self
 from leonidas_tools import AdvancedToolProcessor, Tool
 from tests.benchmarks.adapter import Functions, Part
 from tests.benchmarks.streaming import StreamAdapter
+
+_CONFIG = {"policies": {"calls": {"at_once": "off"}}}
 
 
 class OursStream(StreamAdapter):
@@ -39,4 +44,4 @@ class OursStream(StreamAdapter):
 
 def make(functions: Functions) -> OursStream:
     """Our stream over these functions."""
-    return OursStream(functions)
+    return OursStream(functions, _CONFIG)
