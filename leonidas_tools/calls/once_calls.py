@@ -79,7 +79,7 @@ class OnceCall:
 
     def keep_digests(self) -> None:
         """Keep digests in place of the arguments."""
-        self._requests.update(_exact_request_of(*run) for run in self._runs)
+        self._requests.update(exact_request_of(*run) for run in self._runs)
         self._runs.clear()
 
     def forget(self) -> None:
@@ -219,7 +219,7 @@ class OnceCalls:
         if made is None:
             return None
         made.note_run(call)  # it may run on and be cancelled itself
-        request = _exact_request_of(call.name, call.arguments) if self._cancelled else None
+        request = exact_request_of(call.name, call.arguments) if self._cancelled else None
         if request is None:
             return None
         found = next((each for each in self._cancelled if each.has_run(request)), None)
@@ -264,10 +264,10 @@ def request_of(name: str, arguments: Mapping[str, Any]) -> bytes:
 
     Equivalent spellings of the arguments have the same digest.
     """
-    return _exact_request_of(name, arguments) or _digest(_to_json([name]))
+    return exact_request_of(name, arguments) or _digest(_to_json([name]))
 
 
-def _exact_request_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
+def exact_request_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
     """Return the digest of `request_of`; `None` if the arguments cannot be compared."""
     try:
         return _digest(_to_json([name, comparable(arguments)]))
