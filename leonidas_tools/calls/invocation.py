@@ -113,8 +113,8 @@ class Invocation:
 
     __slots__ = (
         "_answer", "_entered", "_on_end", "_open_calls", "_run", "_stop", "_task", "begun", "call",
-        "context", "copy", "ended", "host", "limits", "measured", "on_failure", "outer", "owner",
-        "places", "sinks", "started", "stoppable", "stopped_by", "undo", "undo_deadline",
+        "context", "copy", "ended", "goes_on", "host", "limits", "measured", "on_failure", "outer",
+        "owner", "places", "sinks", "started", "stoppable", "stopped_by", "undo", "undo_deadline",
         "undo_failures", "undone", "wanted", "wording",
     )  # fmt: skip
 
@@ -135,6 +135,8 @@ class Invocation:
         self.wanted = True
         """True while the result is still wanted."""
         self.ended = False
+        self.goes_on = False
+        """True if the tool goes on after its call was stopped: a thread cannot be stopped."""
         self.undo_failures = 0
         """Number of steps that could not be rolled back."""
         self.undone = 0
@@ -418,9 +420,14 @@ class Invocation:
     def _was_cancelled(self) -> ToolResult:
         if self.stopped_by is not None:
             return self.was_stopped()
-        return ToolResult(
-            status=ResultStatus.CANCELLED, message=say("cancelled", tool=self.call.name)
-        )
+        message = say("cancelled", tool=self.call.name)
+        if self.begun and self.goes_on and not self.is_left:
+            return ToolResult(
+                status=ResultStatus.UNKNOWN_OUTCOME,
+                message=join(message, say("effect_unknown")),
+                reason_code="cancelled",
+            )
+        return ToolResult(status=ResultStatus.CANCELLED, message=message)
 
     def was_stopped(self) -> ToolResult:
         """Return the result of a call that a person has stopped."""

@@ -311,7 +311,9 @@ TEXTS: Mapping[str, Text] = {
         "The user stopped the tool {tool!r} while it was running.",
         "A person stops a call with a side effect.",
     ),
-    "effect_unknown": Text(_UNKNOWN_EFFECT, "Follows stopped_running."),
+    "effect_unknown": Text(
+        _UNKNOWN_EFFECT, "Follows stopped_running, and cancelled if the tool goes on."
+    ),
     "not_again": Text("Do not call it again unless the user asks for it.", "Follows stopped."),
     "go_on_without": Text("Continue without it.", "Follows stopped if a person skips the call."),
     "skipped": Text(
