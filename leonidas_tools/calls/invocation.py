@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import logging
 
     from leonidas_tools.calls.context import ToolContext
+    from leonidas_tools.calls.open_calls import OpenCalls
     from leonidas_tools.results.texts import Wording
 
 logger = visible_logger(__name__)
@@ -111,10 +112,10 @@ class Invocation:
     """
 
     __slots__ = (
-        "_answer", "_entered", "_on_end", "_run", "_stop", "_task", "begun", "call", "context",
-        "copy", "ended", "host", "limits", "measured", "on_failure", "outer", "owner", "places",
-        "sinks", "started", "stoppable", "stopped_by", "undo", "undo_deadline", "undo_failures",
-        "undone", "wanted", "wording",
+        "_answer", "_entered", "_on_end", "_open_calls", "_run", "_stop", "_task", "begun", "call",
+        "context", "copy", "ended", "goes_on", "host", "limits", "measured", "on_failure", "outer",
+        "owner", "places", "sinks", "started", "stoppable", "stopped_by", "undo", "undo_deadline",
+        "undo_failures", "undone", "wanted", "wording",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0915 - the state of the call, line by line
@@ -134,6 +135,8 @@ class Invocation:
         self.wanted = True
         """True while the result is still wanted."""
         self.ended = False
+        self.goes_on = False
+        """True if the tool goes on after its call was stopped: a thread cannot be stopped."""
         self.undo_failures = 0
         """Number of steps that could not be rolled back."""
         self.undone = 0
@@ -160,6 +163,7 @@ class Invocation:
         if self.outer is not None:
             self.call = call.made_by(self.outer.call)
         self._entered = False
+        self._open_calls: OpenCalls | None = None
         self.owner: set[Invocation] = set()
         self._run = run
         self._on_end = on_end
@@ -168,9 +172,12 @@ class Invocation:
         self._stop: object = None
         self._task: AbandonableTask | None = None
 
-    def start(self, owner: set[Invocation]) -> None:
-        """Start the task, which never raises."""
+    def start(self, owner: set[Invocation], open_calls: OpenCalls | None = None) -> None:
+        """Start the task, which never raises; `open_calls` counts the call until it ends."""
         self.owner = owner
+        if open_calls is not None:
+            open_calls.count += 1
+            self._open_calls = open_calls
         self._begin(self._body())
         if self.sinks:  # sent before the first step of the task, in the loop's next iteration
             event = ToolEvent(kind=_START, call=self.call, data=self.limits)
@@ -340,20 +347,25 @@ class Invocation:
         if self.ended:
             return
         self.ended = True
+        if self._open_calls is not None:
+            self._open_calls.count -= 1
         if self.undo_failures or self.wording is not None:
             result = self._in_words(result)
         if self.sinks:
-            seconds = perf_counter() - self.started
-            kind = self._ending_kind(result)
-            event = ToolEvent(kind=kind, call=self.call, result=result, seconds=seconds)
-            for sink in self.sinks:
-                sink(event)
+            self._tell_end(result)
         if self.on_failure is not None and not result.ok:
             self.on_failure(self, result)
         if self._on_end is not None:
             self._on_end(self, result)
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(result)
+
+    def _tell_end(self, result: ToolResult) -> None:
+        seconds = perf_counter() - self.started
+        kind = self._ending_kind(result)
+        event = ToolEvent(kind=kind, call=self.call, result=result, seconds=seconds)
+        for sink in self.sinks:
+            sink(event)
 
     def _ending_kind(self, result: ToolResult) -> EventKind:
         if not self.wanted or (self.stopped_by is not None and not result.ok):
@@ -408,9 +420,14 @@ class Invocation:
     def _was_cancelled(self) -> ToolResult:
         if self.stopped_by is not None:
             return self.was_stopped()
-        return ToolResult(
-            status=ResultStatus.CANCELLED, message=say("cancelled", tool=self.call.name)
-        )
+        message = say("cancelled", tool=self.call.name)
+        if self.begun and self.goes_on and not self.is_left:
+            return ToolResult(
+                status=ResultStatus.UNKNOWN_OUTCOME,
+                message=join(message, say("effect_unknown")),
+                reason_code="cancelled",
+            )
+        return ToolResult(status=ResultStatus.CANCELLED, message=message)
 
     def was_stopped(self) -> ToolResult:
         """Return the result of a call that a person has stopped."""

@@ -15,7 +15,7 @@ from leonidas_tools.redaction.visible import visible_logger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leonidas_tools.calls.call import ToolCall, ToolResult
+    from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
 
 Key: TypeAlias = tuple[str, bytes]
 """The id of a call, and a digest of what it asks for."""
@@ -79,7 +79,7 @@ class OnceCall:
 
     def keep_digests(self) -> None:
         """Keep digests in place of the arguments."""
-        self._requests.update(_exact_request_of(*run) for run in self._runs)
+        self._requests.update(exact_request_of(*run) for run in self._runs)
         self._runs.clear()
 
     def forget(self) -> None:
@@ -149,38 +149,68 @@ class OnceCalls:
             self._cancel(reported)
 
     def end_again(self, call: ToolCall, result: ToolResult) -> None:
-        """Note that a call whose result was sent runs again, or replace that result.
+        """Note what happens to a call whose result was sent, and replace that result.
 
-        A person has approved or retried the call since. Until it ends, an equal call waits for its
-        result, unless a call that reports the answer of the user has that result.
+        A person has approved or retried the call since. Its new result is kept for an equal call
+        until the model has read it:
+
+        | event         | circumstances                 | kept for an equal call                 |
+        |---------------|-------------------------------|----------------------------------------|
+        | it runs again | inside a call that reports it | if that one is cancelled or ends first |
+        |               | by itself                     | yes                                    |
+        | the run ends  | nothing has happened          | no                                     |
+        |               | the runtime ends it           | as before, as unknown                  |
+        |               | another call reports it       | as before                              |
+        |               | the model reads it            | no                                     |
+        | other result  | without a run, as of a skip   | as before                              |
+
+        An equal call waits for the end of a run.
         """
-        if call.id is None:
-            return
-        again = self._calls.get((call.id, request_of(call.name, call.arguments)))
-        # The question about a fallback names another tool than the call that has asked it.
-        again = again or next((e for e in self._with_results if e.number == call.number), None)
+        again = self._sent_before(call)
         if again is None:
             return
         if result.reason_code == REPEATED:
-            again.reopen()
-            again.cancelled = again in self._cancelled
-            by = innermost()
-            is_here = by is not None and by.call.session is call.session
-            reporting = self._running.get(by.call.number) if by is not None and is_here else None
-            again.is_reported = reporting is not None
-            if reporting is not None:
-                reporting.reports = again
-            if reporting is None or reporting.cancelled:
-                self._cancel(again)
+            self._begin_again(again, self._reporting(call.session))
         elif not again.is_over:
-            is_cut = result.status is ResultStatus.CANCELLED and result.reason_code is None
-            result = repeated(call.name) if is_cut else result  # by the end of the runtime
-            again.end(result, begun=True)
-            is_unread = again.may_have_happened and (is_cut or again.is_reported)
-            if again in self._cancelled and not is_unread:
-                self._cancelled.remove(again)  # the model reads this result, or nothing happened
+            result = self._end_run(again, result, call.name)
         again.result = result
         self._keep(again)
+
+    def _sent_before(self, call: ToolCall) -> OnceCall | None:
+        """Return the call, as the session has made it before."""
+        if call.id is None:
+            return None
+        made = self._calls.get((call.id, request_of(call.name, call.arguments)))
+        if made is not None:
+            return made
+        # The question about a fallback names another tool than the call that has asked it.
+        return next((each for each in self._with_results if each.number == call.number), None)
+
+    def _reporting(self, session: ToolSession) -> OnceCall | None:
+        """Return the running call of the session that is to report what it has started."""
+        around = innermost()
+        if around is None or around.call.session is not session:
+            return None
+        return self._running.get(around.call.number)
+
+    def _begin_again(self, again: OnceCall, reporting: OnceCall | None) -> None:
+        again.reopen()
+        again.cancelled = again in self._cancelled
+        again.is_reported = reporting is not None
+        if reporting is not None:
+            reporting.reports = again
+        if reporting is None or reporting.cancelled:
+            self._cancel(again)
+
+    def _end_run(self, again: OnceCall, result: ToolResult, name: str) -> ToolResult:
+        """End a call that ran again, of a tool of this name; return the result to keep."""
+        is_cut = result.status is ResultStatus.CANCELLED and result.reason_code is None
+        result = repeated(name) if is_cut else result  # by the end of the runtime
+        again.end(result, begun=True)
+        is_unread = again.may_have_happened and (is_cut or again.is_reported)
+        if again in self._cancelled and not is_unread:
+            self._cancelled.remove(again)
+        return result
 
     def cancel(self, number: int) -> None:
         """Note that the running call with this number in the session was cancelled."""
@@ -219,7 +249,7 @@ class OnceCalls:
         if made is None:
             return None
         made.note_run(call)  # it may run on and be cancelled itself
-        request = _exact_request_of(call.name, call.arguments) if self._cancelled else None
+        request = exact_request_of(call.name, call.arguments) if self._cancelled else None
         if request is None:
             return None
         found = next((each for each in self._cancelled if each.has_run(request)), None)
@@ -264,10 +294,10 @@ def request_of(name: str, arguments: Mapping[str, Any]) -> bytes:
 
     Equivalent spellings of the arguments have the same digest.
     """
-    return _exact_request_of(name, arguments) or _digest(_to_json([name]))
+    return exact_request_of(name, arguments) or _digest(_to_json([name]))
 
 
-def _exact_request_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
+def exact_request_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
     """Return the digest of `request_of`; `None` if the arguments cannot be compared."""
     try:
         return _digest(_to_json([name, comparable(arguments)]))

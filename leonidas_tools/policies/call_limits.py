@@ -1,4 +1,4 @@
-"""Limit the calls of a session per turn, per minute and in all."""
+"""Limit the calls of a session per turn, per minute, in all and at once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from leonidas_tools.tools.metadata import ToolPriority
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator, Sequence
 
+    from leonidas_tools.calls.open_calls import OpenCalls
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.settings.effective import EffectiveOptions
 
@@ -143,6 +144,22 @@ def _limited(most: CallLimit, count: int, what: str, wait: int | None = None) ->
         retryable=wait is not None,
         retry_hint=None if wait is None else say("calls_per_minute_hint", seconds=wait),
         reason_code=key,
+    )
+
+
+def too_many_at_once(calls: OpenCalls, most: int | None) -> ToolResult | None:
+    """Return the refusal of one more call, if `most` calls of the session have no result yet.
+
+    The executor asks before it starts the call: a flood must not reach the other policies.
+    """
+    if not most or calls.count < most:
+        return None
+    return ToolResult(
+        status=ResultStatus.LIMITED,
+        message=say("all_calls_at_once", count=most),
+        retryable=True,
+        retry_hint=say("calls_at_once_hint"),
+        reason_code="calls_at_once",
     )
 
 

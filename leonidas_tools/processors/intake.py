@@ -12,6 +12,7 @@ from leonidas_tools.calls.call import (
     ToolResult,
     ToolSession,
     are_too_large,
+    cheap_hash,
     name_called,
     repeated,
 )
@@ -140,11 +141,11 @@ class Intake:
         return True
 
     def _comparable(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments, or none if they are too large: such a call does not run."""
+        """Return the arguments, or a hash if they are too large: such a call does not run."""
         max_bytes = MAX_ARGUMENT_BYTES
         if self._executor is not None:
             max_bytes = self._executor.settings.policies.max_argument_bytes
-        return {} if are_too_large(arguments, max_bytes) else arguments
+        return {"": cheap_hash(arguments)} if are_too_large(arguments, max_bytes) else arguments
 
 
 def remember(call: ToolCall, result: ToolResult, *, begun: bool = False) -> None:

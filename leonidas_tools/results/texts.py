@@ -311,7 +311,9 @@ TEXTS: Mapping[str, Text] = {
         "The user stopped the tool {tool!r} while it was running.",
         "A person stops a call with a side effect.",
     ),
-    "effect_unknown": Text(_UNKNOWN_EFFECT, "Follows stopped_running."),
+    "effect_unknown": Text(
+        _UNKNOWN_EFFECT, "Follows stopped_running, and cancelled if the tool goes on."
+    ),
     "not_again": Text("Do not call it again unless the user asks for it.", "Follows stopped."),
     "go_on_without": Text("Continue without it.", "Follows stopped if a person skips the call."),
     "skipped": Text(
@@ -502,6 +504,14 @@ TEXTS: Mapping[str, Text] = {
     "all_calls_per_minute": Text(
         "The limit of {count} tool calls per minute is reached. Wait before the next call.",
         "A limit of all tools is reached.",
+    ),
+    "all_calls_at_once": Text(
+        "{count} tool calls of this conversation run or wait already. Make no more calls until "
+        "some of them have ended.",
+        "A limit of all tools is reached.",
+    ),
+    "calls_at_once_hint": Text(
+        "Call again when other calls have ended.", "The hint for all_calls_at_once."
     ),
     "calls_per_minute_hint": Text(
         "Call again in {seconds} seconds.", "The hint for a limit per minute."

@@ -78,6 +78,7 @@ class Attempt:
         self, call: ToolCall, context: ToolContext | None, invocation: Invocation
     ) -> None:
         """Undo the work of a stopped attempt; a full rollback counts as never begun."""
+        invocation.goes_on = not self.stops
         await self._undo_call(call, context)
         if self.undo is not None and self.stops and _all_undone(invocation):
             invocation.begun = False

@@ -20,12 +20,14 @@ from leonidas_tools.calls.call import (
     too_large,
 )
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
-from leonidas_tools.calls.invocation import Invocation, OnEnd, current, ending_kind
+from leonidas_tools.calls.invocation import Invocation, OnEnd, current, ending_kind, innermost
 from leonidas_tools.calls.loop_watch import LoopWatch
+from leonidas_tools.calls.open_calls import OpenCalls
 from leonidas_tools.calls.records import record
 from leonidas_tools.errors import ToolError, ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.policies import loop_guard
+from leonidas_tools.policies.call_limits import too_many_at_once
 from leonidas_tools.policies.lane import Lane
 from leonidas_tools.policies.loop_guard import LoopHistory
 from leonidas_tools.results.similar import clearly_closest
@@ -160,10 +162,9 @@ class Executor:
     ) -> Invocation:
         """Start a call in its own task; `run` replaces the run of its tool."""
         sinks = sinks or self.sinks
-        made, refusal = call, None
-        settings = self._compiler.settings
-        if are_too_large(made.arguments, settings.policies.max_argument_bytes):
-            call, refusal = self._bounded(made)
+        settings, open_calls = self._compiler.settings, _open_calls(call)
+        made = call
+        call, refusal = self._admitted(call, open_calls if run is None else None)
         tasks = call.session.find(TaskList)
         if tasks is not None:
             sinks = tasks.tie(call, sinks)
@@ -179,7 +180,7 @@ class Executor:
         invocation.limits = plan.limits
         invocation.wording = settings.wording
         invocation.on_failure = self._keep_failure
-        invocation.start(self._invocations)
+        invocation.start(self._invocations, open_calls if refusal is None else None)
         if self._loop_watch is not None:
             self._loop_watch.has_begun = True
             if not self._loop_watch.is_watching:
@@ -206,6 +207,15 @@ class Executor:
             # Large arguments are compared by a hash: they are not kept, and comparing them is slow.
             call = call.with_arguments({"hash": cheap_hash(call.arguments)})
         return guard.judge(call, result)
+
+    def _admitted(
+        self, call: ToolCall, open_calls: OpenCalls | None
+    ) -> tuple[ToolCall, ToolResult | None]:
+        """Return a call as it starts, with its refusal if it is too large or one too many."""
+        bounded, refusal = self._bounded(call)
+        if refusal is None and open_calls is not None and not call.retried:
+            refusal = too_many_at_once(open_calls, self.settings.policies.calls.at_once)
+        return bounded, refusal
 
     def _bounded(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
         """Return a call, without its arguments and with its refusal if they are too large.
@@ -606,6 +616,13 @@ async def _in_place(call: ToolCall, *, run: Run) -> ToolResult:
     result = await run(call)
     message = say("similar_tool", called=call.called_as, tool=call.name)
     return replace(result, message=join(message, result.message))
+
+
+def _open_calls(call: ToolCall) -> OpenCalls | None:
+    """Return what counts the open calls of a session; `None` for a call of a tool or a program."""
+    if call.by_program or innermost() is not None:
+        return None
+    return call.session.get(OpenCalls)
 
 
 async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:

@@ -235,7 +235,13 @@ class _View:
             if limit.value is not None and is_critical:
                 limit = self._of(name, value=None, note="no limit for the priority 'critical'")
             yield limit
-        for name in ("concurrency", "calls.per_turn", "calls.per_minute", "calls.per_session"):
+        for name in (
+            "concurrency",
+            "calls.per_turn",
+            "calls.per_minute",
+            "calls.per_session",
+            "calls.at_once",
+        ):
             value, source, key = self._of_policy(name)
             if value:
                 yield Effective(name=f"policies.{name}", value=value, source=source, key=key)

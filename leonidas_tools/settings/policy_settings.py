@@ -36,12 +36,13 @@ class LoopSettings(SettingsModel):
 
 
 class CallLimitSettings(SettingsModel):
-    """The number of calls a session may make; no limit by default, or with `0` or `off`.
+    """The number of calls a session may make; no limit with `0` or `off`.
 
     Args:
         per_turn: The maximum number each time the user speaks.
         per_minute: The maximum number in any sixty seconds.
         per_session: The maximum number in the session.
+        at_once: The maximum number of calls that run or wait at the same time.
         warn_per_minute: The number of calls of one session in a minute above which the calls are
             logged and counted.
     """
@@ -49,6 +50,7 @@ class CallLimitSettings(SettingsModel):
     per_turn: CountOrOff = None
     per_minute: CountOrOff = None
     per_session: CountOrOff = None
+    at_once: CountOrOff = 4096
     warn_per_minute: CountOrOff = 30
 
 

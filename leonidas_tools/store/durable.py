@@ -7,8 +7,8 @@ import contextlib
 import json
 import math
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.desk import Approvals
@@ -22,6 +22,7 @@ from leonidas_tools.calls.call import (
 )
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
+from leonidas_tools.calls.once_calls import exact_request_of
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
@@ -73,6 +74,15 @@ class _Told:
         self.ids: set[str] = set()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """What a call asks for, to be compared with stored calls."""
+
+    arguments: Any  # as the store keeps them: without secrets, and cut if they are long
+    is_partial: bool  # whether the store leaves something out
+    request: bytes | None  # a digest of all arguments, if `is_partial` and they can be compared
+
+
 class CallStarts:
     """Queues the starts of calls and waits until they are written."""
 
@@ -119,25 +129,34 @@ class CallStarts:
         if call.id is None:
             return None
         repetition = self._repetition(call, bound, known_until, open_before)
+        asked = self._asked(call)
         result: ToolResult | None = None
         while result is None:
             async with asyncio.timeout(timeout_seconds):
-                before, is_later = await self._before(call, repetition, database)
+                before, is_later = await self._before(call, asked, repetition, database)
             if before is None:
                 return None
             if is_later and before.status == STARTED and not self._is_own(before):
                 return replace(repeated(before.tool), status=_SUPERSEDED)
+            is_certain = self._is_same(before, asked) is True
             if before.started < repetition.bound or not self._is_own(before):
-                result = await self._elsewhere(before, call, database, timeout_seconds)
+                wait = self.outcome(call) if is_certain and _goes_on(before) else None
+                result = await self._elsewhere(before, call, wait, database, timeout_seconds)
             else:
                 result = _answer(before, call)
+            if result is not None and not is_certain:
+                result = repeated(before.tool)
         return result
 
     async def _elsewhere(
-        self, before: Execution, call: ToolCall, database: Database, timeout_seconds: float
+        self,
+        before: Execution,
+        call: ToolCall,
+        wait: Run | None,
+        database: Database,
+        timeout_seconds: float,
     ) -> ToolResult | None:
         """Return the result for a call that repeats one of another process; `None` to run it."""
-        wait = self.outcome(call) if _goes_on(before) else None
         if wait is not None:
             result = await wait(replace(call, id=before.call_id))
             if result.status not in _OPEN:
@@ -163,13 +182,34 @@ class CallStarts:
             open_before=open_before,
         )
 
+    def _asked(self, call: ToolCall) -> _Asked:
+        received = asked_as(call)
+        arguments, is_partial = self._recorder.kept_arguments(received)
+        return _Asked(
+            arguments=json.loads(arguments),
+            is_partial=is_partial,
+            request=exact_request_of(received.name, received.arguments) if is_partial else None,
+        )
+
+    def _is_same(self, before: Execution, asked: _Asked) -> bool | None:
+        """Return whether a call had these arguments; `None` if nobody knows.
+
+        Calls with different secrets, or with long arguments that differ at the end, look equal in
+        the store. Only the process that made a call can tell it from them.
+        """
+        if not same_arguments(before.arguments, asked.arguments):
+            return False
+        if not asked.is_partial:
+            return True
+        request = self._recorder.request_of(before.id)
+        return None if request is None or asked.request is None else request == asked.request
+
     async def _before(
-        self, call: ToolCall, repetition: Repetition, database: Database
+        self, call: ToolCall, asked: _Asked, repetition: Repetition, database: Database
     ) -> tuple[Execution | None, bool]:
-        """Return the newest call that this call repeats, and whether it began after this call."""
+        """Return the newest call that this call may repeat, and whether it began after this one."""
         is_later = True
         current_entry = self._calls.find(key_of(call))
-        arguments = json.loads(self._recorder.arguments(asked_as(call)))
         told = call.session.get(_Told).ids
         taken = 0
         for before in await self._candidates(repetition, database):
@@ -177,7 +217,7 @@ class CallStarts:
             is_current = current_entry is not None and before.id == current_entry.id
             if is_current:
                 is_later = False
-            elif not is_told and same_arguments(before.arguments, arguments):
+            elif not is_told and self._is_same(before, asked) is not False:
                 if _has_taken_result(before, repetition):
                     taken += 1
                 elif taken and _went_on(before):

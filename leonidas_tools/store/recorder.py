@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.calls.once_calls import exact_request_of
 from leonidas_tools.redaction import MASK, redact_text
 from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.plain import NotPlainError, plain
@@ -34,6 +36,7 @@ _MOST_STEPS = 32
 _STEP_BYTES = 256
 _LONGEST_NAME = 128
 _LONGEST_MESSAGE = 1024
+_MOST_REQUESTS = 16_384
 
 LOCAL_USER = "local"
 """The name under which the data of no user is stored."""
@@ -52,6 +55,7 @@ class Recorder:
         self._number = 0
         self._steps: dict[Hashable, list[str]] = {}
         self._secretive: set[Hashable] = set()
+        self._requests: OrderedDict[str, bytes] = OrderedDict()
         self._marks: dict[Hashable, Row] = {}
         self._first_starts: WeakKeyDictionary[ToolSession, float] = WeakKeyDictionary()
 
@@ -70,12 +74,30 @@ class Recorder:
         if self._calls.find(key) is not None:
             return True
         self._first_starts.setdefault(call.session, at)
-        arguments, may_have_secrets = self._arguments(call)
-        if not self._calls.begin(key, self._row(call, at, arguments)):
+        arguments, may_have_secrets = self.kept_arguments(call)
+        row = self._row(call, at, arguments)
+        if not self._calls.begin(key, row):
             return False
         if may_have_secrets:
             self._secretive.add(key)
+            if self.is_once(call):
+                self._keep_request(row["id"], call)
         return True
+
+    def _keep_request(self, id_: str, call: ToolCall) -> None:
+        request = exact_request_of(call.name, call.arguments)
+        if request is None:
+            return
+        self._requests[id_] = request
+        if len(self._requests) > _MOST_REQUESTS:
+            self._requests.popitem(last=False)
+
+    def request_of(self, id_: str) -> bytes | None:
+        """Return the digest of a call whose arguments are not stored in whole, if it is known.
+
+        It is known in this process only: a stored hash would reveal a short secret.
+        """
+        return self._requests.get(id_)
 
     def first_start(self, session: ToolSession) -> float | None:
         """Return when the first call of this session object began; `None` if there was none."""
@@ -89,10 +111,10 @@ class Recorder:
 
     def arguments(self, call: ToolCall) -> str:
         """Return a call's arguments as JSON without secrets."""
-        return self._arguments(call)[0]
+        return self.kept_arguments(call)[0]
 
-    def _arguments(self, call: ToolCall) -> tuple[str, bool]:
-        """Return a call's arguments as JSON without secrets, and whether they may have any."""
+    def kept_arguments(self, call: ToolCall) -> tuple[str, bool]:
+        """Return a call's arguments as JSON without secrets, and whether some are left out."""
         redaction = self.redaction(call)
         given = dict(call.arguments)
         if call.tool is None:  # the intended tool may declare any argument secret

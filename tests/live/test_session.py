@@ -245,6 +245,28 @@ async def test_every_call_is_answered_once_however_it_ends():
     ]  # fmt: skip
 
 
+async def test_a_flood_of_calls_is_answered_and_only_so_many_run():
+    opened, came = asyncio.Event(), []
+
+    @tool(effect="read")
+    async def wait(n: int) -> int:
+        came.append(n)
+        await opened.wait()
+        return n
+
+    ids = [f"c{n}" for n in range(300)]
+    tools = AdvancedToolProcessor([wait], {"policies": {"calls": {"at_once": 256}}})
+    async with Conversation(processor_of_tools=tools) as talk:
+        talk.model.say(*(call("wait", {"n": n}, id=each) for n, each in enumerate(ids)))
+        await talk.model.until_answered(*ids[256:])
+        assert came == list(range(256))
+        opened.set()
+        await talk.model.until_answered(*ids)
+    refused = {each for each, _, body in talk.model.answers if body["status"] == "limited"}
+    assert refused == {*ids[256:]}
+    assert len(talk.model.answers) == len(ids)
+
+
 async def test_calls_without_an_id_are_answered_and_do_not_end_the_session():
     async with Conversation() as talk:
         talk.model.say(add_part(None), add_part(None), add_part("c1"))

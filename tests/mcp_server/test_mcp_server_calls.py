@@ -240,6 +240,21 @@ async def test_limits_count_for_each_client_by_itself(serve, mode):
         assert answer_of(await client.call_tool("add", {"a": 2}))["status"] == "limited"
 
 
+@MODES
+async def test_a_client_has_only_so_many_calls_at_once(serve, mode):
+    bank = Bank()
+    serving = await serve(bank.tool, add, config={"policies": {"calls": {"at_once": 1}}})
+    client = await serving.client(mode)
+    async with asyncio.timeout(SECONDS):
+        paying = asyncio.create_task(client.call_tool("pay", {"amount": 5}))
+        await bank.begun.wait()
+        refused = answer_of(await client.call_tool("add", {"a": 1}))
+        assert (refused["status"], refused["reason_code"]) == ("limited", "calls_at_once")
+        bank.go.set()
+        await paying
+    assert not (await client.call_tool("add", {"a": 1})).is_error
+
+
 class Changes:
     """What a client hears of other tools, in whichever protocol."""
 

@@ -1,4 +1,4 @@
-"""A session makes only so many calls: a turn, a minute, and in all; none slips through."""
+"""A session makes only so many calls: a turn, a minute, in all and at once; none slips through."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from leonidas_tools.calls.turns import Turns
 from leonidas_tools.policies.call_limits import CallCounts, CallLimit
 from tests.policies.clock import in_no_time
 from tests.policies.runs import Stage, begin, ended, tools_of
+from tests.promises.faults.play import Script, call, cancellation
 
 _numbers = itertools.count()
 
@@ -198,3 +199,110 @@ async def test_ordinary_sessions_are_not(most: int | None, caplog) -> None:
         await run(tools, *["count"] * 30, session=ToolSession())
     assert tools.monitor.metrics()["system"]["busy_minutes"] == 0
     assert "a minute" not in caplog.text
+
+
+REFUSED = {
+    "status": "limited",
+    "message": "4096 tool calls of this conversation run or wait already. Make no more calls until "
+    "some of them have ended.",
+    "retryable": True,
+    "retry_hint": "Call again when other calls have ended.",
+    "reason_code": "calls_at_once",
+}
+
+
+class Gate:
+    """A tool whose calls wait until the gate opens, and those that have come to it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.open = asyncio.Event()
+        self.came: list[int] = []
+        self.left: list[int] = []
+        self.tool = tool(**options)(self.wait)
+
+    async def wait(self, n: int) -> int:
+        self.came.append(n)
+        try:
+            await self.open.wait()
+        finally:
+            self.left.append(n)
+        return n
+
+
+async def test_a_flood_of_calls_runs_only_so_far_and_each_of_them_is_answered_once() -> None:
+    gate = Gate(effect="read")
+    ids = [f"c{n}" for n in range(4_200)]
+    async with Script(tools_of(gate.tool)) as stream:
+        stream.say(*(call("wait", {"n": n}, id=each) for n, each in enumerate(ids)))
+        await stream.until_answered(*ids[4_096:])
+        assert gate.came == list(range(4_096))
+        gate.open.set()
+        await stream.until_answered(*ids)
+        stream.say(call("wait", {"n": -1}, id="later"))
+    answers = {each: found for each, found in stream.heard.by_id.items() if each is not None}
+    assert all(len(found) == 1 for found in answers.values())
+    assert {each for each, found in answers.items() if found == [REFUSED]} == {*ids[4_096:]}
+    assert answers["later"][0]["status"] == "ok"
+
+
+async def test_cancelled_calls_make_room_when_they_have_ended() -> None:
+    reads, pays = Gate(effect="read"), Gate(effect="once", name="pay")
+    tools = tools_of(reads.tool, pays.tool, policies={"calls": {"at_once": 2}})
+    async with Script(tools) as stream:
+        stream.say(call("wait", {"n": 1}, id="read"), call("pay", {"n": 2}, id="pay"))
+        await stream.until(lambda _: reads.came == [1] and pays.came == [2])
+        stream.say(cancellation("read"), cancellation("pay"))
+        while reads.left != [1]:
+            await asyncio.sleep(0)
+        stream.say(call("wait", {"n": 3}, id="room"))
+        stream.say(call("wait", {"n": 4}, id="none: the payment goes on"))
+        await stream.until_answered("none: the payment goes on")
+        reads.open.set()
+        pays.open.set()
+    bodies = stream.heard.by_id
+    assert bodies["none: the payment goes on"][0]["reason_code"] == "calls_at_once"
+    assert bodies["room"][0]["status"] == "ok"
+    assert bodies.keys() == {"none: the payment goes on", "room"}
+
+
+async def test_calls_at_once_are_counted_over_the_streams_of_a_session_and_for_each_apart() -> None:
+    gate, session = Gate(effect="read"), ToolSession()
+    tools = tools_of(gate.tool, policies={"calls": {"at_once": 1}})
+    first = asyncio.create_task(tools.execute("wait", {"n": 1}, session=session))
+    while not gate.came:
+        await asyncio.sleep(0)
+    refused = await tools.execute("wait", {"n": 2}, session=session)
+    assert (refused.status.value, refused.reason_code) == ("limited", "calls_at_once")
+    gate.open.set()
+    assert (await tools.execute("wait", {"n": 3}, session=ToolSession())).ok
+    assert (await first).ok
+    assert (await tools.execute("wait", {"n": 4}, session=session)).ok
+
+
+async def test_what_tools_and_programs_call_is_not_counted_and_the_limit_can_be_switched_off() -> (
+    None
+):
+    gate, session = Gate(effect="read"), ToolSession()
+
+    async def outer() -> list[str]:
+        calls = (tools.execute("wait", {"n": n}, session=session) for n in range(10))
+        return [each.status.value for each in await asyncio.gather(*calls)]
+
+    tools = tools_of(gate.tool, tool(effect="read")(outer), policies={"calls": {"at_once": 1}})
+    nested = asyncio.create_task(tools.execute("outer", session=session))
+    programs = [begin(tools, "wait", n=n) for n in range(10, 20)]
+    while len(gate.came) < 20:
+        await asyncio.sleep(0)
+    gate.open.set()
+    assert (await nested).result == ["ok"] * 10
+    assert await ended(*programs) == list(range(10, 20))
+
+    gate = Gate(effect="read")
+    tools = tools_of(gate.tool, policies={"calls": {"at_once": "off"}})
+    many = [
+        asyncio.create_task(tools.execute("wait", {"n": n}, session=session)) for n in range(300)
+    ]
+    while len(gate.came) < 300:
+        await asyncio.sleep(0)
+    gate.open.set()
+    assert await ended(*many) == list(range(300))

@@ -15,7 +15,7 @@ from leonidas_tools import AdvancedToolProcessor, Tool, ToolContext
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.policies.base import Policy
 from tests.policies.runs import Told, begin, settled, tools_of
-from tests.promises.faults.play import Heard, call, cancellation
+from tests.promises.faults.play import Heard, Script, call, cancellation
 
 
 class Book:
@@ -247,3 +247,34 @@ async def test_no_answer_of_a_cancelled_call_goes_out() -> None:
             book.go_on.set()
             talk.say(None)
         assert talk.heard.answers == [], on_cancel
+
+
+async def test_a_thread_with_a_side_effect_that_was_told_to_stop_is_not_taken_as_stopped() -> None:
+    """It goes on: an equal call is told that the outcome is unknown, and does not run beside it."""
+    loop = asyncio.get_running_loop()
+    begun, go_on, done = asyncio.Event(), threading.Event(), asyncio.Event()
+    booked: list[int] = []
+
+    def book() -> str:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(10)
+        booked.append(1)
+        loop.call_soon_threadsafe(done.set)
+        return "booked"
+
+    tools = tools_of(Tool(book, effect="once", on_cancel="stop"))
+    told = Ends(tools)
+    async with asyncio.timeout(10), Script(tools) as stream:
+        stream.say(call("book", id="1"))
+        await begun.wait()
+        stream.say(cancellation("1"))
+        await told.end.wait()
+        stream.say(call("book", id="2"))
+        await stream.until_answered("2")
+        go_on.set()
+        await done.wait()
+    (answer,) = stream.heard.by_id["2"]
+    assert stream.heard.by_id.keys() == {"2"}
+    assert (answer["status"], answer["reason_code"]) == ("unknown_outcome", "cancelled_call")
+    assert "It is not known whether it took effect" in answer["message"]
+    assert booked == [1]

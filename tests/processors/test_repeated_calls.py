@@ -377,3 +377,20 @@ def part_of(what, number, amount):
     if what == "cancel":
         return cancellation(str(number))
     return call(what, {"amount" if what == "charge" else "n": amount}, id=str(number))
+
+
+async def test_a_call_with_too_large_arguments_gets_no_result_of_another_one_with_its_id():
+    lit = []
+
+    @tool(effect="once")
+    async def light(note: str = "") -> str:
+        lit.append(note)
+        return "lit"
+
+    tools = AdvancedToolProcessor([light], {"policies": {"max_argument_bytes": 500}})
+    session, heard = ToolSession(), []
+    for arguments in ({}, {"note": "x" * 500}, {"note": "y" * 500}):
+        answers = await in_session(tools, session, [call("light", arguments, id="1")])
+        heard.append(statuses(answers))
+    assert heard == [{"1": "ok"}, {"1": "invalid_argument"}, {"1": "invalid_argument"}]
+    assert lit == [""]

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from leonidas_tools import AdvancedToolProcessor, Approvals, Decision, ToolSession, tool
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import DurableStart, Store
@@ -123,6 +125,57 @@ async def test_a_call_that_a_person_retries_runs_once_more_and_then_no_more(wher
         later = await tools.execute("book", arguments, session=session, **asked)
     assert [again.result, later.result] == ["booked Lisbon"] * 2
     assert runs == ["Lisbon"] * 2
+
+
+PARTLY_STORED = {
+    "a secret": ({"pin": "1234"}, {"pin": "9876"}),
+    "a long text": ({"note": "a" * 9000 + "x"}, {"note": "a" * 9000 + "y"}),
+}
+
+
+@pytest.mark.parametrize("which", PARTLY_STORED)
+async def test_calls_that_look_equal_in_the_store_are_told_apart_by_their_process(where, which):
+    paid, (one, other) = [], PARTLY_STORED[which]
+
+    @tool(effect="once", secrets=["pin"])
+    async def pay(pin: str = "", note: str = "") -> str:
+        paid.append({"pin": pin} if pin else {"note": note})
+        return f"payment {len(paid)}"
+
+    store = {"enabled": True, "url": where, "durable": True}
+    async with AdvancedToolProcessor([pay], {"store": store}) as tools:
+        results = []
+        for arguments in (one, other, one, other):
+            session = ToolSession("kitchen", user="ana")  # as after a lost connection
+            asked = {"session": session, "call_id": "fc-1"}
+            results.append((await tools.execute("pay", arguments, **asked)).result)
+        kept = await tools.store.executions()
+    assert results == ["payment 1", "payment 2"] * 2
+    assert paid == [one, other]
+    assert not any(pin in str(kept) for pin in ("1234", "9876"))
+
+
+@pytest.mark.parametrize("which", PARTLY_STORED)
+async def test_another_process_gives_no_result_for_a_call_that_only_looks_equal(where, which):
+    paid, (one, other) = [], PARTLY_STORED[which]
+
+    @tool(effect="once", secrets=["pin"])
+    async def pay(pin: str = "", note: str = "") -> str:
+        paid.append({"pin": pin} if pin else {"note": note})
+        return f"payment {len(paid)}"
+
+    store = {"enabled": True, "url": where, "durable": True}
+    results = []
+    for arguments, call_id in ((one, "fc-1"), (other, "fc-1"), (other, "fc-2")):
+        async with AdvancedToolProcessor([pay], {"store": store}) as tools:
+            session = ToolSession("kitchen", user="ana")
+            asked = {"session": session, "call_id": call_id}
+            results.append(await tools.execute("pay", arguments, **asked))
+    assert [(each.status, each.result) for each in results] == [
+        ("ok", "payment 1"), ("unknown_outcome", None), ("ok", "payment 2"),
+    ]  # fmt: skip
+    assert results[1].reason_code == "repeated_call"
+    assert paid == [one, other]
 
 
 async def test_many_other_calls_do_not_let_a_repeated_call_run_again(where):

@@ -1,0 +1,15 @@
+"""Count the calls of a session that run or wait."""
+
+from __future__ import annotations
+
+
+class OpenCalls:
+    """The calls of a session that have no result yet, without those that a tool has made.
+
+    Their invocations count themselves, from their start to their end.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
