@@ -212,9 +212,7 @@ def _branches(document: Document, check: Check) -> Iterator[Check]:
     """Yield the checks of a value and its parts that need not succeed."""
     if not isinstance(check.schema, dict):
         return
-    targets = (document.target(check.schema.get(each)) for each in ("$dynamicRef", "$recursiveRef"))
-    for found in filter(None, targets):
-        yield Check(pointer=found[0], schema=found[1], value=check.value, path=check.path)
+    yield from _other_targets(document, check)
     for keyword in ("dependentSchemas", "dependencies"):
         for name, schema in dict(check.schema.get(keyword, {})).items():
             yield _under(check, schema, keyword, name)
@@ -225,6 +223,14 @@ def _branches(document: Document, check: Check) -> Iterator[Check]:
     for keyword in ("not", "if", "then", "else"):
         if keyword in check.schema:
             yield _under(check, check.schema[keyword], keyword)
+
+
+def _other_targets(document: Document, check: Check) -> Iterator[Check]:
+    """Yield the checks by references, without the one that must succeed."""
+    target = document.target(check.schema.get("$ref"))
+    for pointer, schema in document.targets(check.schema):
+        if target is None or schema is not target[1]:
+            yield Check(pointer=pointer, schema=schema, value=check.value, path=check.path)
 
 
 def _branches_of_parts(check: Check) -> Iterator[Check]:
