@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import unquote
@@ -24,6 +24,8 @@ MAX_PATTERN_STATES: Final = 350_000
 MAX_PLAIN_OPTIONS: Final = 10
 MAX_NAMED_ALIKE: Final = 100
 """Limit of the parts that one reference may mean."""
+MAX_MEANT: Final = 100_000
+"""Limit of the parts that all references together may mean."""
 
 _BRANCHES: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies", "contains"}
@@ -47,6 +49,7 @@ _SCHEMAS: Final = frozenset(
 )  # fmt: skip
 """Keywords whose value is a schema, or a list of schemas."""
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_GOES_ON: Final = frozenset(_REFERENCES)
 _IDS: Final = ("$id", "id")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _GOES_DEEP: Final = frozenset({*_REFERENCES, "uniqueItems"})
@@ -196,12 +199,19 @@ class Document:
         for _, part in self.targets(schema):
             yield part
 
-    def targets(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Yield the pointer and the schema of each part that the references of a schema may mean.
+    def targets(self, schema: dict[str, Any]) -> Sequence[tuple[str, Any]]:
+        """Return the pointer and the schema of each part that the references of a schema may mean.
 
         Which part a reference means depends on the draft, on the ids around it and, for a dynamic
         one, on the value. Missing a part would hide branches that multiply.
         """
+        if _GOES_ON.isdisjoint(schema):
+            return ()
+        if id(schema) not in self._known_targets:  # a reference may be very long
+            self._known_targets[id(schema)] = tuple(self._meant(schema))
+        return self._known_targets[id(schema)]
+
+    def _meant(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for keyword in _REFERENCES:
             reference = schema.get(keyword)
             if not isinstance(reference, str) or not isinstance(self.schema, dict):
@@ -214,6 +224,19 @@ class Document:
                 found = _at(fragment, part)
                 if found is not None:
                     yield pointer + fragment, found
+
+    @cached_property
+    def _known_target(self) -> dict[str, tuple[str, Any] | None]:
+        return {}
+
+    @cached_property
+    def _known_targets(self) -> dict[int, Sequence[tuple[str, Any]]]:
+        return {}
+
+    @cached_property
+    def _references(self) -> int:
+        """The number of schemas that refer to others."""
+        return sum(not _GOES_ON.isdisjoint(part) for _, part in self._parts())
 
     @cached_property
     def _named(self) -> Mapping[str, list[tuple[str, Any]]]:
@@ -231,7 +254,7 @@ class Document:
                     if isinstance(name, str) and (name or part is not self.schema):
                         alike = named.setdefault(name, [])
                         alike.append((pointer, part))
-                        if len(alike) > MAX_NAMED_ALIKE:
+                        if len(alike) > min(MAX_NAMED_ALIKE, MAX_MEANT // (self._references or 1)):
                             raise SchemaError("The schema has too many parts with an id; split it")
                 following += (
                     (child(pointer, *keys), inner)
@@ -245,6 +268,11 @@ class Document:
         """Return the pointer and the schema of a reference inside this document."""
         if not isinstance(reference, str) or not isinstance(self.schema, dict):
             return None
+        if reference not in self._known_target:
+            self._known_target[reference] = self._target(reference)
+        return self._known_target[reference]
+
+    def _target(self, reference: str) -> tuple[str, Any] | None:
         base, _, fragment = reference.partition("#")
         if base and base != str(self.schema.get("$id", self.schema.get("id"))).rstrip("#"):
             return None

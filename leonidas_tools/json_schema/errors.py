@@ -31,6 +31,8 @@ MAX_COPIED: Final = 500_000
 MAX_NARROWINGS: Final = 12
 """Limit of the levels by which a value is narrowed: each level checks all levels below it."""
 _CHARACTERS_OF_A_VALUE: Final = 64
+_ERROR_VALUES: Final = 50
+"""The work of an error itself, in values that it copies."""
 _NAME_WORK: Final = 20
 """The work of matching a name against a pattern, in checks of a plain schema."""
 
@@ -94,7 +96,7 @@ def _copied_in(document: Document, check: Check) -> int:
             named = [schema.get("required", ()), *_required_with(schema, value)]
             errors += sum(name not in value for names in named for name in names)
         listed = len(schema.get("enum", ())) + _size(schema.get("const"), {})
-        return errors * _size(value, sizes) + listed
+        return errors * (_ERROR_VALUES + _size(value, sizes)) + listed
 
     return _cost(document, check, {}, MAX_COPIED, MAX_CHECKS, own)
 

@@ -104,6 +104,34 @@ def test_a_value_that_goes_deep_in_branches_by_such_references_is_refused_unchec
         ArgumentValidator(schema)(value)
 
 
+def test_a_long_reference_is_followed_once_for_all_values(monkeypatch):
+    decoded = []
+    unquote = document.unquote
+    monkeypatch.setattr(document, "unquote", lambda text: decoded.append(text) or unquote(text))
+    number = {"anyOf": [{"$ref": "#/$defs/%41"}]}
+    validate = ArgumentValidator(
+        {
+            "properties": {"x": {"items": number}, "more": {"$ref": "#"}},
+            "$defs": {"A": {"type": "integer"}},
+        }
+    )
+    with pytest.raises(ToolValidationError):
+        validate({"x": [each + 0.5 for each in range(200)]})
+    assert len(decoded) < 20
+
+
+def test_of_very_many_missing_values_only_the_first_is_told():
+    validate = ArgumentValidator({"required": [f"r{number}" for number in range(20_000)]})
+    with pytest.raises(ToolValidationError, match=r"'r0' is missing\.$"):
+        validate({})
+
+
+def test_a_schema_whose_defaults_are_a_very_long_way_off_is_refused():
+    steps = {str(n): {"items": {"$ref": f"#/$defs/{n + 1}"}} for n in range(3_000)}
+    with pytest.raises(SchemaError, match="too long chain of references"):
+        ArgumentValidator({"$ref": "#/$defs/0", "$defs": {**steps, "3000": {"default": 1}}})
+
+
 def test_a_schema_with_very_many_parts_of_one_name_is_refused():
     parts = {str(number): {"$anchor": "a"} for number in range(101)}
     with pytest.raises(SchemaError, match="too many parts with an id"):
