@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from leonidas_tools.json_schema.document import Document
 
+from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema.keywords import type_of, wanted_types
 
 _MOST_NESTED: Final = 8
@@ -44,8 +45,14 @@ def fill_of(document: Document) -> Callable[[Any], Any] | None:
     """Return a function that fills in the defaults of a schema; `None` if it has none.
 
     The function raises `TooManyDefaultsError`.
+
+    Raises:
+        SchemaError: The references lead too far.
     """
-    fill = _FillCompiler(document).fill(document.schema) if document.has_defaults else None
+    try:
+        fill = _FillCompiler(document).fill(document.schema) if document.has_defaults else None
+    except RecursionError:
+        raise SchemaError("The schema has a too long chain of references") from None
     return None if fill is None else lambda value: fill(value, _MOST_NESTED, _Room())
 
 

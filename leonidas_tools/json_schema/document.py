@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import unquote
@@ -22,6 +22,10 @@ MAX_PLAIN_PARTS: Final = 100
 MAX_PATTERN_CHARACTERS: Final = 100_000
 MAX_PATTERN_STATES: Final = 350_000
 MAX_PLAIN_OPTIONS: Final = 10
+MAX_NAMED_ALIKE: Final = 100
+"""Limit of the parts that one reference may mean."""
+MAX_MEANT: Final = 100_000
+"""Limit of the parts that all references together may mean."""
 
 _BRANCHES: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies", "contains"}
@@ -40,11 +44,15 @@ _LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "enum", "re
 _SCHEMAS: Final = frozenset(
     {
         "items", "additionalItems", "contains", "unevaluatedItems", "additionalProperties",
-        "propertyNames", "unevaluatedProperties", "not", "if", "then", "else",
+        "propertyNames", "unevaluatedProperties", "not", "if", "then", "else", "contentSchema",
     }
 )  # fmt: skip
 """Keywords whose value is a schema, or a list of schemas."""
-_GOES_DEEP: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "uniqueItems"})
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_GOES_ON: Final = frozenset(_REFERENCES)
+_IDS: Final = ("$id", "id")
+_ANCHORS: Final = ("$anchor", "$dynamicAnchor")
+_GOES_DEEP: Final = frozenset({*_REFERENCES, "uniqueItems"})
 
 
 class Document:
@@ -188,30 +196,91 @@ class Document:
         for keyword in ("dependentSchemas", "dependencies"):
             if isinstance(schema.get(keyword), dict):
                 yield from schema[keyword].values()
-        target = self.target(schema.get("$ref"))
-        if target is not None:
-            yield target[1]
+        for _, part in self.targets(schema):
+            yield part
+
+    def targets(self, schema: dict[str, Any]) -> Sequence[tuple[str, Any]]:
+        """Return the pointer and the schema of each part that the references of a schema may mean.
+
+        Which part a reference means depends on the draft, on the ids around it and, for a dynamic
+        one, on the value. Missing a part would hide branches that multiply.
+        """
+        if _GOES_ON.isdisjoint(schema):
+            return ()
+        if id(schema) not in self._known_targets:  # a reference may be very long
+            self._known_targets[id(schema)] = tuple(self._meant(schema))
+        return self._known_targets[id(schema)]
+
+    def _meant(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        for keyword in _REFERENCES:
+            reference = schema.get(keyword)
+            if not isinstance(reference, str) or not isinstance(self.schema, dict):
+                continue
+            fragment = unquote(reference.partition("#")[2])
+            if fragment and not fragment.startswith("/"):
+                yield from self._named.get(fragment, ())
+                continue
+            for pointer, part in self._named[""]:
+                found = _at(fragment, part)
+                if found is not None:
+                    yield pointer + fragment, found
+
+    @cached_property
+    def _known_target(self) -> dict[str, tuple[str, Any] | None]:
+        return {}
+
+    @cached_property
+    def _known_targets(self) -> dict[int, Sequence[tuple[str, Any]]]:
+        return {}
+
+    @cached_property
+    def _references(self) -> int:
+        """The number of schemas that refer to others."""
+        return sum(not _GOES_ON.isdisjoint(part) for _, part in self._parts())
+
+    @cached_property
+    def _named(self) -> Mapping[str, list[tuple[str, Any]]]:
+        """The parts with an anchor by its name; the root and all parts with an id by ""."""
+        named: dict[str, list[tuple[str, Any]]] = {"": [("#", self.schema)]}
+        level: list[tuple[str, Any]] = [("#", self.schema)]
+        while level:
+            following: list[tuple[str, Any]] = []
+            for pointer, part in level:
+                names = [part.get(key) for key in _ANCHORS]
+                names += [
+                    each.partition("#")[2] for k in _IDS if isinstance(each := part.get(k), str)
+                ]
+                for name in names:
+                    if isinstance(name, str) and (name or part is not self.schema):
+                        alike = named.setdefault(name, [])
+                        alike.append((pointer, part))
+                        if len(alike) > min(MAX_NAMED_ALIKE, MAX_MEANT // (self._references or 1)):
+                            raise SchemaError("The schema has too many parts with an id; split it")
+                following += (
+                    (child(pointer, *keys), inner)
+                    for keys, inner in _placed_in(part)
+                    if isinstance(inner, dict)
+                )
+            level = following
+        return named
 
     def target(self, reference: Any) -> tuple[str, Any] | None:
         """Return the pointer and the schema of a reference inside this document."""
         if not isinstance(reference, str) or not isinstance(self.schema, dict):
             return None
+        if reference not in self._known_target:
+            self._known_target[reference] = self._target(reference)
+        return self._known_target[reference]
+
+    def _target(self, reference: str) -> tuple[str, Any] | None:
         base, _, fragment = reference.partition("#")
         if base and base != str(self.schema.get("$id", self.schema.get("id"))).rstrip("#"):
             return None
         if fragment and not fragment.startswith("/"):
             return self._anchors.get(fragment)
-        return self._at(unquote(fragment))
-
-    def _at(self, pointer: str) -> tuple[str, Any] | None:
-        found: Any = self.schema
-        for token in pointer.split("/")[1:]:
-            key = token.replace("~1", "/").replace("~0", "~")
-            try:
-                found = found[int(key)] if isinstance(found, list) else found[key]
-            except (KeyError, IndexError, ValueError, TypeError):
-                return None
-        return f"#{pointer}", found
+        pointer = unquote(fragment)
+        found = _at(pointer, self.schema)
+        return None if found is None else (f"#{pointer}", found)
 
     @cached_property
     def _anchors(self) -> Mapping[str, tuple[str, Any]]:
@@ -277,17 +346,36 @@ class Document:
 def _schemas_in(part: dict[str, Any]) -> Iterator[Any]:
     """Yield the schemas in a schema; raise an error if a keyword has the wrong form."""
     for key, value in part.items():
-        if key in _OBJECTS:
-            if not isinstance(value, dict):
-                raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not an object")
-            yield from value.values()
-        elif key in _LISTS:
-            if not isinstance(value, list):
-                raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not a list")
-            if key not in ("enum", "required"):
-                yield from value
-        elif key in _SCHEMAS:
-            yield from value if isinstance(value, list) else (value,)
+        if key in _OBJECTS and not isinstance(value, dict):
+            raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not an object")
+        if key in _LISTS and not isinstance(value, list):
+            raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not a list")
+    for _, inner in _placed_in(part):
+        yield inner
+
+
+def _placed_in(part: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield the schemas in a schema, each with the keys that lead to it."""
+    for key, value in part.items():
+        if key in _OBJECTS and isinstance(value, dict):
+            yield from (((key, name), inner) for name, inner in value.items())
+        elif key in _SCHEMAS or (key in _LISTS and key not in ("enum", "required")):
+            if isinstance(value, list):
+                yield from (((key, index), inner) for index, inner in enumerate(value))
+            else:
+                yield (key,), value
+
+
+def _at(pointer: str, schema: Any) -> Any | None:
+    """Return the part of a schema at a pointer, if there is one."""
+    found = schema
+    for token in pointer.split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        try:
+            found = found[int(key)] if isinstance(found, list) else found[key]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return None
+    return found
 
 
 def _goes_deep(part: dict[str, Any]) -> bool:

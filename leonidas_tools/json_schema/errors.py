@@ -31,6 +31,8 @@ MAX_COPIED: Final = 500_000
 MAX_NARROWINGS: Final = 12
 """Limit of the levels by which a value is narrowed: each level checks all levels below it."""
 _CHARACTERS_OF_A_VALUE: Final = 64
+_ERROR_VALUES: Final = 50
+"""The work of an error itself, in values that it copies."""
 _NAME_WORK: Final = 20
 """The work of matching a name against a pattern, in checks of a plain schema."""
 
@@ -94,7 +96,7 @@ def _copied_in(document: Document, check: Check) -> int:
             named = [schema.get("required", ()), *_required_with(schema, value)]
             errors += sum(name not in value for names in named for name in names)
         listed = len(schema.get("enum", ())) + _size(schema.get("const"), {})
-        return errors * _size(value, sizes) + listed
+        return errors * (_ERROR_VALUES + _size(value, sizes)) + listed
 
     return _cost(document, check, {}, MAX_COPIED, MAX_CHECKS, own)
 
@@ -212,9 +214,7 @@ def _branches(document: Document, check: Check) -> Iterator[Check]:
     """Yield the checks of a value and its parts that need not succeed."""
     if not isinstance(check.schema, dict):
         return
-    targets = (document.target(check.schema.get(each)) for each in ("$dynamicRef", "$recursiveRef"))
-    for found in filter(None, targets):
-        yield Check(pointer=found[0], schema=found[1], value=check.value, path=check.path)
+    yield from _other_targets(document, check)
     for keyword in ("dependentSchemas", "dependencies"):
         for name, schema in dict(check.schema.get(keyword, {})).items():
             yield _under(check, schema, keyword, name)
@@ -225,6 +225,14 @@ def _branches(document: Document, check: Check) -> Iterator[Check]:
     for keyword in ("not", "if", "then", "else"):
         if keyword in check.schema:
             yield _under(check, check.schema[keyword], keyword)
+
+
+def _other_targets(document: Document, check: Check) -> Iterator[Check]:
+    """Yield the checks by references, without the one that must succeed."""
+    target = document.target(check.schema.get("$ref"))
+    for pointer, schema in document.targets(check.schema):
+        if target is None or schema is not target[1]:
+            yield Check(pointer=pointer, schema=schema, value=check.value, path=check.path)
 
 
 def _branches_of_parts(check: Check) -> Iterator[Check]:

@@ -19,7 +19,7 @@ from leonidas_tools.live.gradual_socket import MOST_VALUES, GradualSocket
 from leonidas_tools.live.sound_frames import sound_parts
 from leonidas_tools.redaction import described, redact_text
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.json_size import has_too_many_values
+from leonidas_tools.results.json_size import count_values, has_too_many_values
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -44,6 +44,8 @@ _CONNECT_SECONDS = 10.0
 _BURST = 16
 _LONG_BYTES = 16_384
 """Size of a message after which other tasks run: parsing it may take as long as a burst."""
+_VALUES_A_TURN = 64
+"""Values of a message for which the listener has one turn: a message may have very many parts."""
 _NORMAL = 1000
 _ABNORMAL = 1006
 _REFUSALS = frozenset({1003, 1007, 1008, 1009, 400, 401, 403, 404})
@@ -102,15 +104,16 @@ class Connection:
 
         def take(message: bytes) -> bool:
             sound = sound_parts(message)
-            if sound is not None:
-                receive_audio(sound)
-            return sound is not None
+            if sound is None or len(sound) > 1:  # many parts at a time would wait for the listener
+                return False
+            receive_audio(sound)
+            return True
 
         if isinstance(self._socket, GradualSocket):
             self._socket.take = take
         try:
             for number in itertools.count(1):
-                if number % _BURST == 0 or self._received.was_long:
+                for _ in range(self._received.turns or number % _BURST == 0):
                     await asyncio.sleep(0)  # a read alone does not let other tasks run
                 await self._receive_next(receive, receive_audio)
         finally:
@@ -182,8 +185,8 @@ class _Received:
         self._unread: bytes | None = None
         self._arguments: Sequence[Any] = ()
         self._closed: ConnectionClosed | None = None
-        self.was_long = False
-        """True if the last message was so long that other tasks should run after it."""
+        self.turns = 0
+        """Turns of the event loop that other tasks need after the last message."""
 
     async def sound(self) -> Sequence[ProcessorPart] | None:
         """Return the parts of the next message if it is audio, or `None` to leave it to `recv`.
@@ -196,9 +199,10 @@ class _Received:
         except ConnectionClosed as error:  # `recv` raises it again; the socket might not
             self._closed = error
             return None
-        self.was_long = len(self._unread or b"") > _LONG_BYTES
+        values = count_values(self._unread)
+        self.turns = max(len(self._unread) > _LONG_BYTES, values // _VALUES_A_TURN)
         self._arguments = ()
-        if has_too_many_values(self._unread, MOST_VALUES):
+        if values > MOST_VALUES:
             unread, self._unread = self._unread, None
             self._unread, self._arguments = _without_arguments(unread)
         parts = sound_parts(self._unread)

@@ -6,16 +6,17 @@ library processes all of them in one turn of the event loop.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from websockets.asyncio.client import ClientConnection
 from websockets.frames import DATA_OPCODES, Frame, Opcode
+from websockets.protocol import State
 
 from leonidas_tools.results.json_size import has_too_many_values
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from websockets.protocol import Event
@@ -86,6 +87,25 @@ class GradualSocket(ClientConnection):
             return False
         is_message = event.fin and event.opcode in DATA_OPCODES and event.opcode is not Opcode.CONT
         return is_message and not self.recv_messages.frames
+
+    async def drain(self) -> None:
+        """Wait until the server has read most of what was sent.
+
+        Raises:
+            TimeoutError: It has read nothing for the time in which it must answer a ping, or a
+                close frame. The library waits without end here, also to ping and to close.
+        """
+        is_open = self.protocol.state is State.OPEN
+        limit_seconds = self.ping_timeout if is_open else self.close_timeout
+        while self.paused:
+            unsent = self.transport.get_write_buffer_size()
+            try:
+                async with asyncio.timeout(limit_seconds):
+                    await super().drain()
+            except TimeoutError:
+                if not is_open or self.transport.get_write_buffer_size() >= unsent:
+                    raise
+        await super().drain()
 
     async def recv(self, decode: bool | None = None) -> Any:
         """Return the next message.

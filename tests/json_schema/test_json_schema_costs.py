@@ -41,6 +41,103 @@ def test_branches_that_multiply_are_refused_without_any_reference(keyword, place
         ArgumentValidator(schema)
 
 
+DRAFT_4, DRAFT_7 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 7))
+WAYS_TO_REFER = {
+    "dynamic anchor": ("$ref", "#d{}", {"$dynamicAnchor": "d{}"}, {}),
+    "dynamic reference": ("$dynamicRef", "#d{}", {"$dynamicAnchor": "d{}"}, {}),
+    "id": ("$ref", "d{}", {"$id": "d{}"}, {"$id": "http://example.com/"}),
+    "id as anchor": ("$ref", "#d{}", {"$id": "#d{}"}, {"$schema": DRAFT_7}),
+    "id of draft 4": ("$ref", "#d{}", {"id": "#d{}"}, {"$schema": DRAFT_4}),
+    "own address": ("$ref", "HTTP://example.com/a#/$defs/{}", {}, {"$id": "http://example.com/a"}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_REFER)
+def test_references_that_multiply_are_refused_however_they_name_their_schema(way):
+    keyword, reference, name, top = WAYS_TO_REFER[way]
+
+    def refer(number):
+        return {keyword: reference.format(number)}
+
+    steps = {
+        str(number): {
+            **{key: value.format(number) for key, value in name.items()},
+            "allOf": [refer(number + 1)] * 2 if number < 14 else [],
+        }
+        for number in range(15)
+    }
+    with pytest.raises(SchemaError, match="against more than 4000 schemas"):
+        ArgumentValidator({**top, "allOf": [refer(0)], "$defs": steps})
+
+
+def test_references_that_multiply_inside_a_part_with_an_id_are_refused():
+    steps = {
+        str(number): {"allOf": [{"$ref": f"#/$defs/{number + 1}"}] * 2 if number < 14 else []}
+        for number in range(15)
+    }
+    inner = {"$id": "http://example.com/in", "allOf": [{"$ref": "#/$defs/0"}], "$defs": steps}
+    with pytest.raises(SchemaError, match="against more than 4000 schemas"):
+        ArgumentValidator({"properties": {"a": inner}})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$dynamicAnchor": "n", "additionalProperties": {"anyOf": [{"$dynamicRef": "#n"}] * 2}},
+        {
+            "additionalProperties": {"$ref": "http://example.com/n"},
+            "$defs": {
+                "n": {
+                    "$id": "http://example.com/n",
+                    "type": "object",
+                    "additionalProperties": {"anyOf": [{"$ref": "#"}] * 2},
+                }
+            },
+        },
+    ],
+)
+def test_a_value_that_goes_deep_in_branches_by_such_references_is_refused_unchecked(schema):
+    value = 1
+    for _ in range(40):
+        value = {"a": value}
+    with pytest.raises(ToolValidationError, match="too many checks"):
+        ArgumentValidator(schema)(value)
+
+
+def test_a_long_reference_is_followed_once_for_all_values(monkeypatch):
+    decoded = []
+    unquote = document.unquote
+    monkeypatch.setattr(document, "unquote", lambda text: decoded.append(text) or unquote(text))
+    number = {"anyOf": [{"$ref": "#/$defs/%41"}]}
+    validate = ArgumentValidator(
+        {
+            "properties": {"x": {"items": number}, "more": {"$ref": "#"}},
+            "$defs": {"A": {"type": "integer"}},
+        }
+    )
+    with pytest.raises(ToolValidationError):
+        validate({"x": [each + 0.5 for each in range(200)]})
+    assert len(decoded) < 20
+
+
+def test_of_very_many_missing_values_only_the_first_is_told():
+    validate = ArgumentValidator({"required": [f"r{number}" for number in range(20_000)]})
+    with pytest.raises(ToolValidationError, match=r"'r0' is missing\.$"):
+        validate({})
+
+
+def test_a_schema_whose_defaults_are_a_very_long_way_off_is_refused():
+    steps = {str(n): {"items": {"$ref": f"#/$defs/{n + 1}"}} for n in range(3_000)}
+    with pytest.raises(SchemaError, match="too long chain of references"):
+        ArgumentValidator({"$ref": "#/$defs/0", "$defs": {**steps, "3000": {"default": 1}}})
+
+
+def test_a_schema_with_very_many_parts_of_one_name_is_refused():
+    parts = {str(number): {"$anchor": "a"} for number in range(101)}
+    with pytest.raises(SchemaError, match="too many parts with an id"):
+        ArgumentValidator({"$ref": "#a", "$defs": parts})
+
+
 @pytest.mark.parametrize("keyword", KEYWORDS)
 def test_a_tool_with_such_a_schema_is_not_registered(keyword):
     schema = {"type": "object", "properties": {"a": nested(keyword, 13, 2, LEAF)}}

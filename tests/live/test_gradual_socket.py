@@ -2,23 +2,29 @@
 
 import asyncio
 import contextlib
+import json
 from collections import Counter
 
 import pytest
+from google.genai import Client, errors
+from google.genai.live import AsyncSession
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import CLIENT, Protocol
 
 from leonidas_tools.live import gradual_socket
+from leonidas_tools.live.connection import Connection
 from leonidas_tools.live.gradual_socket import GradualSocket
+from leonidas_tools.live.part_queue import PartQueue
+from leonidas_tools.live.server_messages import parts_of
 
 PING, EMPTY = b"\x89\x00", b"\x81\x00"
 LONG_PING = b"\x89\x7d" + bytes(125)
 
 
 @contextlib.asynccontextmanager
-async def connected_to(play):
+async def connected_to(play, **options):
     """Yields the connection of a client to a server that plays this."""
     async with (
         serve(play, "127.0.0.1", 0, compression=None) as server,
@@ -28,6 +34,7 @@ async def connected_to(play):
             compression=None,
             proxy=None,
             close_timeout=0.1,
+            **options,
         ) as socket,
     ):
         yield socket
@@ -118,6 +125,31 @@ async def test_a_server_that_has_its_pings_answered_but_reads_nothing_is_left(mo
             await socket.recv()
 
 
+async def reads_nothing(socket):
+    socket.transport.pause_reading()
+    with contextlib.suppress(ConnectionClosed):
+        await socket.send("over")
+        await socket.wait_closed()
+
+
+async def sent_without_end(socket):
+    while True:
+        await socket.send(bytes(1_000_000))
+
+
+async def test_a_server_that_reads_nothing_is_left():
+    async with connected_to(reads_nothing, ping_timeout=0.1) as socket:
+        with pytest.raises(ConnectionClosed):
+            await sent_without_end(socket)
+
+
+async def test_a_connection_to_a_server_that_reads_nothing_can_be_closed():
+    async with connected_to(reads_nothing, ping_timeout=None) as socket:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(sent_without_end(socket), 0.1)
+        await socket.close()
+
+
 async def test_a_reply_to_the_setup_of_too_many_values_is_not_parsed():
     async def play(socket):
         await socket.send("[" + "[]," * 30_000 + "[]]")
@@ -156,3 +188,42 @@ async def test_a_message_is_taken_at_once_unless_another_waits_to_be_read():
             await asyncio.sleep(0)
         await socket.close()
         assert taken == [b"a1", b"a6"]
+
+
+SOUND = {"inlineData": {"mimeType": "audio/", "data": ""}}
+
+
+@pytest.mark.parametrize("others", [[], [{"text": "Hm."}]], ids=["sound", "sound and text"])
+async def test_messages_of_many_parts_do_not_outrun_a_listener_that_reads(others):
+    content = {"modelTurn": {"parts": [*[SOUND] * 250, *others]}}
+    message = json.dumps({"serverContent": content}, separators=(",", ":"))
+    assert len(message) <= 16_384
+    out, given, read, most_waiting = PartQueue(), 0, 0, 0
+
+    async def play(socket):
+        for _ in range(60):
+            await socket.send(message)
+
+    async def listen():
+        nonlocal read
+        async for _ in out.parts():
+            read += 1
+
+    def put(parts):
+        nonlocal given, most_waiting
+        for part in parts:
+            out.put(part)
+            given += 1
+        most_waiting = max(most_waiting, given - read)
+
+    listening = asyncio.create_task(listen())
+    async with connected_to(play) as socket:
+        client = Client(api_key="simulated")._api_client
+        with pytest.raises(errors.APIError):
+            await Connection(AsyncSession(client, socket)).receive(
+                lambda message: put(parts_of(message)), put
+            )
+    out.close()
+    await listening
+    assert read == 60 * (250 + len(others))
+    assert most_waiting < 1_000
