@@ -5,27 +5,36 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from leonidas_tools.processors.parts import EventPart
 from leonidas_tools.processors.stage import parts_queue, progress_source
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.processors.stage import CoalescingQueue
 
 
+logger = visible_logger(__name__)
+
 _BURST = 64
+_MOST_BYTES = 64 * 1024 * 1024
+"""Bytes of speech and text that wait for the reader: twenty minutes of speech."""
+_PART_BYTES = 1024
+"""Size of a part beside its content."""
 
 
 class PartQueue:
     """A queue with one reader, so that a slow player delays only itself.
 
-    Only the progress events of calls are bounded.
+    The progress events of calls are bounded. If very much speech and text waits, it is dropped.
     """
 
     def __init__(self) -> None:
         self._parts: CoalescingQueue[ProcessorPart] = parts_queue()
+        self._bytes = 0
         self._changed = asyncio.Event()
         self._closed = False
         self._reader_waits = False
@@ -34,13 +43,28 @@ class PartQueue:
     def put(self, part: ProcessorPart) -> None:
         """Add a part, and drop the queued speech if the part signals a barge-in."""
         if self._parts and part.metadata.get("interrupted"):
-            self._parts.remove(is_speech)
+            self._drop(is_speech)
+        self._bytes += _bytes_of(part)
+        if self._bytes > _MOST_BYTES:
+            logger.warning(
+                "The listener is slow: %d bytes of speech and text are dropped", self._bytes
+            )
+            self._drop(lambda waiting: _bytes_of(waiting) > 0)
         source = progress_source(part)
         if source is None:
             self._parts.append(part)
         else:
             self._parts.append_replaceable(part, *source)
         self._changed.set()
+
+    def _drop(self, is_unwanted: Callable[[ProcessorPart], bool]) -> None:
+        def is_dropped(part: ProcessorPart) -> bool:
+            if not is_unwanted(part):
+                return False
+            self._bytes -= _bytes_of(part)
+            return True
+
+        self._parts.remove(is_dropped)
 
     def close(self, failure: BaseException | None = None) -> None:
         """End the stream, and raise the first failure to the reader after the last part."""
@@ -57,7 +81,9 @@ class PartQueue:
         passed = 0
         while True:
             while self._parts:
-                yield self._parts.popleft()
+                part = self._parts.popleft()
+                self._bytes -= _bytes_of(part)
+                yield part
                 passed += 1
                 if passed % _BURST == 0:
                     await asyncio.sleep(0)  # one message may have very many parts
@@ -69,6 +95,16 @@ class PartQueue:
             self._reader_waits = True
             await self._changed.wait()
             self._reader_waits = False
+
+
+def _bytes_of(part: ProcessorPart) -> int:
+    """Return the size of a part with media or plain text, or 0 for any other part."""
+    if isinstance(part, EventPart):  # which is encoded only when it is read
+        return 0
+    blob, text = part.part.inline_data, part.part.text
+    if blob is not None:
+        return len(blob.data or b"") + _PART_BYTES
+    return len(text) + _PART_BYTES if text and part.mimetype == "text/plain" else 0
 
 
 def is_speech(part: ProcessorPart) -> bool:

@@ -16,6 +16,7 @@ from leonidas_tools import (
 )
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.turns import Turns
+from leonidas_tools.live import part_queue
 from leonidas_tools.session.state import AgentState
 from tests.processors.test_data_is_no_command import ATTACKS
 from tests.promises.faults.play import audio, call, cancellation
@@ -289,6 +290,25 @@ async def test_a_slow_listener_does_not_hold_back_answers():
         assert len(talk.heard) <= 1
         talk.listening.set()
         await talk.until_heard(199)
+
+
+async def test_speech_that_a_slow_listener_leaves_unheard_is_dropped_before_it_fills_the_memory(
+    monkeypatch, caplog
+):
+    size = len(speech(0).bytes) + 1024
+    monkeypatch.setattr(part_queue, "_MOST_BYTES", 100 * size)
+    async with Conversation() as talk:
+        talk.listening.clear()
+        talk.model.say(speech(0))
+        await talk.until(bool)
+        talk.model.say(*(speech(n) for n in range(1, 150)), add_part("c1"), speech(150))
+        await talk.model.until_answered("c1")
+        talk.listening.set()
+        await talk.until(lambda heard: any(answered(p) for p in heard))
+    heard = [part.bytes for part in talk.heard if part.mimetype.startswith("audio/")]
+    assert heard == [speech(n).bytes for n in (0, *range(101, 151))]
+    assert [part.function_call.id for part in talk.calls if part.function_call] == ["c1"]
+    assert "The listener is slow" in caplog.text
 
 
 async def test_audio_in_both_directions_passes_while_tools_wait():
