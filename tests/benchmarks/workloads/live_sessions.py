@@ -1,16 +1,19 @@
 """Sixteen sessions side by side: frames of 20 ms both ways at their pace, and calls.
 
 Each session makes a call of 100 ms every two seconds. All begin once each has sent and heard a
-first frame: what a connection costs is no part of this. The delay of a frame counts from the moment
-it was due to the moment the server has it; the other way from the server to the listener.
+first frame: what a connection costs is no part of this. Each frame is up to 5 ms early or late, as
+over a network: else two sessions would meet at each frame of a run, or at none. The delay of a
+frame counts from the moment it was due to the moment the server has it; the other way from the
+server to the listener.
 """
 
 import asyncio
 import base64
 import gc
+import random
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, SimulatedSession
@@ -23,6 +26,7 @@ from tests.benchmarks.workload import Against, Figures, Goal, Workload, percenti
 SESSIONS = 16
 FRAME_SECONDS = 0.02
 CALL_SECONDS = 0.1
+_JITTER_SECONDS = 0.005
 STAMP = struct.Struct("<Id")
 """The number of a frame, and when it was due or sent."""
 MICROPHONE_BYTES = 640
@@ -40,6 +44,7 @@ def measure(adapter: str, quick: bool) -> Figures:
     at = [number * _FRAMES_PER_CALL // SESSIONS for number in range(SESSIONS)]
     plays = [partial(speak, frames=frames, calls_at=first) for first in at]
     with SimulatedServer(*plays, generation="3.8-live") as server:
+        server.ask(_stop_collecting)
         cost, heard = (
             pipecat.talk(SESSIONS, frames, _WARM_UP_FRAMES)
             if adapter == "pipecat"
@@ -119,9 +124,9 @@ async def _says(
     yield _frame(HELLO, 0.0)
     await greeted.wait()
     await ready.wait()
-    begun = time.monotonic() + session * FRAME_SECONDS / SESSIONS
+    begun, late = time.monotonic() + session * FRAME_SECONDS / SESSIONS, _jitter(session)
     for number in range(frames):
-        due = begun + number * FRAME_SECONDS
+        due = begun + number * FRAME_SECONDS + next(late)
         await asyncio.sleep(due - time.monotonic())
         yield _frame(number, due)
     await over.wait()
@@ -137,9 +142,10 @@ async def speak(session: SimulatedSession, *, frames: int, calls_at: int) -> Non
     await session.wait_for_input("audio")
     await _say(session, HELLO)
     await session.wait_for_input("audio")
-    begun = time.monotonic()
+    begun, late = time.monotonic(), _jitter(-calls_at)
     for number in range(frames):
-        await session.pause(max(0.0, begun + number * FRAME_SECONDS - time.monotonic()))
+        due = begun + number * FRAME_SECONDS + next(late)
+        await session.pause(max(0.0, due - time.monotonic()))
         await _say(session, number)
         if number % _FRAMES_PER_CALL == calls_at:
             await session.send_calls(FunctionCall("look", {"number": number}))
@@ -147,11 +153,23 @@ async def speak(session: SimulatedSession, *, frames: int, calls_at: int) -> Non
     await session.wait_for_close()
 
 
+def _jitter(seed: int) -> Iterator[float]:
+    """Yield how many seconds later than at an even pace each frame comes."""
+    numbers = random.Random(seed)
+    while True:
+        yield numbers.uniform(0, 2 * _JITTER_SECONDS)
+
+
 async def _say(session: SimulatedSession, number: int) -> None:
     sound = STAMP.pack(number, time.monotonic()) + bytes(_LISTENER_BYTES - STAMP.size)
     blob = {"mimeType": "audio/pcm;rate=24000", "data": base64.b64encode(sound).decode()}
     turn = {"role": "model", "parts": [{"inlineData": blob}]}
     await session.send({"serverContent": {"modelTurn": turn}})
+
+
+def _stop_collecting(_: LiveSimulator) -> None:
+    """Switch off the garbage collector of the server: its pauses of 0.1 s are not the agent's."""
+    gc.disable()
 
 
 def _arrived(simulator: LiveSimulator) -> list[tuple[int, float]]:
