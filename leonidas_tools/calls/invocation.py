@@ -163,7 +163,7 @@ class Invocation:
         if self.outer is not None:
             self.call = call.made_by(self.outer.call)
         self._entered = False
-        self._open_calls: OpenCalls | None = None
+        self._open_calls: OpenCalls  # set by `start`
         self.owner: set[Invocation] = set()
         self._run = run
         self._on_end = on_end
@@ -172,12 +172,11 @@ class Invocation:
         self._stop: object = None
         self._task: AbandonableTask | None = None
 
-    def start(self, owner: set[Invocation], open_calls: OpenCalls | None = None) -> None:
+    def start(self, owner: set[Invocation], open_calls: OpenCalls) -> None:
         """Start the task, which never raises; `open_calls` counts the call until it ends."""
         self.owner = owner
-        if open_calls is not None:
-            open_calls.count += 1
-            self._open_calls = open_calls
+        open_calls.count += 1
+        self._open_calls = open_calls
         self._begin(self._body())
         if self.sinks:  # sent before the first step of the task, in the loop's next iteration
             event = ToolEvent(kind=_START, call=self.call, data=self.limits)
@@ -347,25 +346,21 @@ class Invocation:
         if self.ended:
             return
         self.ended = True
-        if self._open_calls is not None:
-            self._open_calls.count -= 1
+        self._open_calls.count -= 1
         if self.undo_failures or self.wording is not None:
             result = self._in_words(result)
         if self.sinks:
-            self._tell_end(result)
+            seconds = perf_counter() - self.started
+            kind = self._ending_kind(result)
+            event = ToolEvent(kind=kind, call=self.call, result=result, seconds=seconds)
+            for sink in self.sinks:
+                sink(event)
         if self.on_failure is not None and not result.ok:
             self.on_failure(self, result)
         if self._on_end is not None:
             self._on_end(self, result)
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(result)
-
-    def _tell_end(self, result: ToolResult) -> None:
-        seconds = perf_counter() - self.started
-        kind = self._ending_kind(result)
-        event = ToolEvent(kind=kind, call=self.call, result=result, seconds=seconds)
-        for sink in self.sinks:
-            sink(event)
 
     def _ending_kind(self, result: ToolResult) -> EventKind:
         if not self.wanted or (self.stopped_by is not None and not result.ok):

@@ -7,9 +7,12 @@ class OpenCalls:
     """The calls of a session that have no result yet, without those that a tool has made.
 
     Their invocations count themselves, from their start to their end.
+
+    Args:
+        count: Their number; minus infinity for calls that are never too many.
     """
 
     __slots__ = ("count",)
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: float = 0) -> None:
+        self.count = count

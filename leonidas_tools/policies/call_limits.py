@@ -17,7 +17,6 @@ from leonidas_tools.tools.metadata import ToolPriority
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator, Sequence
 
-    from leonidas_tools.calls.open_calls import OpenCalls
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.settings.effective import EffectiveOptions
 
@@ -147,13 +146,11 @@ def _limited(most: CallLimit, count: int, what: str, wait: int | None = None) ->
     )
 
 
-def too_many_at_once(calls: OpenCalls, most: int | None) -> ToolResult | None:
-    """Return the refusal of one more call, if `most` calls of the session have no result yet.
+def too_many_at_once(most: int) -> ToolResult:
+    """Return the refusal of one more call where `most` calls of the session have no result yet.
 
-    The executor asks before it starts the call: a flood must not reach the other policies.
+    The executor gives it before it starts the call: a flood must not reach the other policies.
     """
-    if not most or calls.count < most:
-        return None
     return ToolResult(
         status=ResultStatus.LIMITED,
         message=say("all_calls_at_once", count=most),

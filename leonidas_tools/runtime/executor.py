@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
@@ -129,6 +130,7 @@ class Executor:
             asking=Asking(runner=self, channel=approval, by_voice=self._by_voice, save=save),
         )
         self._invocations: set[Invocation] = set()
+        self._uncounted = OpenCalls(-math.inf)
         self._sessions_with_failures: WeakSet[ToolSession] = WeakSet()
         self._users = 0
         self._loop_watch: LoopWatch | None = None
@@ -162,9 +164,12 @@ class Executor:
     ) -> Invocation:
         """Start a call in its own task; `run` replaces the run of its tool."""
         sinks = sinks or self.sinks
-        settings, open_calls = self._compiler.settings, _open_calls(call)
-        made = call
-        call, refusal = self._admitted(call, open_calls if run is None else None)
+        settings, made, refusal = self._compiler.settings, call, None
+        is_counted = not call.by_program and innermost() is None  # made by no program and no tool
+        open_calls = call.session.get(OpenCalls) if is_counted else self._uncounted
+        is_full = open_calls.count >= (settings.policies.calls.at_once or math.inf)
+        if is_full or are_too_large(call.arguments, settings.policies.max_argument_bytes):
+            call, refusal = self._excessive(call, is_new=run is None and not call.retried)
         tasks = call.session.find(TaskList)
         if tasks is not None:
             sinks = tasks.tie(call, sinks)
@@ -180,7 +185,7 @@ class Executor:
         invocation.limits = plan.limits
         invocation.wording = settings.wording
         invocation.on_failure = self._keep_failure
-        invocation.start(self._invocations, open_calls if refusal is None else None)
+        invocation.start(self._invocations, open_calls if refusal is None else self._uncounted)
         if self._loop_watch is not None:
             self._loop_watch.has_begun = True
             if not self._loop_watch.is_watching:
@@ -208,14 +213,16 @@ class Executor:
             call = call.with_arguments({"hash": cheap_hash(call.arguments)})
         return guard.judge(call, result)
 
-    def _admitted(
-        self, call: ToolCall, open_calls: OpenCalls | None
-    ) -> tuple[ToolCall, ToolResult | None]:
-        """Return a call as it starts, with its refusal if it is too large or one too many."""
-        bounded, refusal = self._bounded(call)
-        if refusal is None and open_calls is not None and not call.retried:
-            refusal = too_many_at_once(open_calls, self.settings.policies.calls.at_once)
-        return bounded, refusal
+    def _excessive(self, call: ToolCall, *, is_new: bool) -> tuple[ToolCall, ToolResult | None]:
+        """Return a call that is too large or one too many, with its refusal.
+
+        A call that is not new, such as one that a person retries, is never one too many.
+        """
+        call, refusal = self._bounded(call)
+        most = self.settings.policies.calls.at_once
+        if refusal is None and is_new and most:
+            refusal = too_many_at_once(most)
+        return call, refusal
 
     def _bounded(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
         """Return a call, without its arguments and with its refusal if they are too large.
@@ -522,7 +529,7 @@ class Executor:
         run = self._compiler.alone(call) if run is None else run
         invocation = Invocation(call, run, on_end, sinks)
         invocation.host = self.host
-        invocation.start(self._invocations)
+        invocation.start(self._invocations, self._uncounted)
         try:
             return await asyncio.shield(ended)
         except asyncio.CancelledError:
@@ -616,13 +623,6 @@ async def _in_place(call: ToolCall, *, run: Run) -> ToolResult:
     result = await run(call)
     message = say("similar_tool", called=call.called_as, tool=call.name)
     return replace(result, message=join(message, result.message))
-
-
-def _open_calls(call: ToolCall) -> OpenCalls | None:
-    """Return what counts the open calls of a session; `None` for a call of a tool or a program."""
-    if call.by_program or innermost() is not None:
-        return None
-    return call.session.get(OpenCalls)
 
 
 async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:
