@@ -7,7 +7,7 @@ import itertools
 import json
 import warnings
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from google.auth.exceptions import RefreshError, TransportError
 from google.genai import errors
@@ -15,7 +15,7 @@ from google.genai.live import AsyncSession
 from pydantic import ValidationError
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from leonidas_tools.live.gradual_socket import MOST_VALUES, GradualSocket
+from leonidas_tools.live.gradual_socket import LONG_BYTES, MOST_VALUES, GradualSocket
 from leonidas_tools.live.sound_frames import sound_parts
 from leonidas_tools.redaction import described, redact_text
 from leonidas_tools.redaction.visible import visible_logger
@@ -42,8 +42,6 @@ LOST = (
 
 _CONNECT_SECONDS = 10.0
 _BURST = 16
-_LONG_BYTES = 16_384
-"""Size of a message after which other tasks run: parsing it may take as long as a burst."""
 _VALUES_A_TURN = 64
 """Values of a message for which the listener has one turn: a message may have very many parts."""
 _NORMAL = 1000
@@ -70,6 +68,16 @@ def is_refusal(error: BaseException) -> bool:
     return code_of(error) in _REFUSALS
 
 
+class Receiver(Protocol):
+    """Receives the messages of a server."""
+
+    def receive(self, message: types.LiveServerMessage) -> None:
+        """Handle a message."""
+
+    def receive_audio(self, parts: Sequence[ProcessorPart]) -> None:
+        """Handle a message that contains only audio, as parts."""
+
+
 class Connection:
     """An open connection.
 
@@ -91,12 +99,8 @@ class Connection:
         """
         await message(self._session)
 
-    async def receive(
-        self,
-        receive: Callable[[types.LiveServerMessage], object],
-        receive_audio: Callable[[Sequence[ProcessorPart]], object],
-    ) -> None:
-        """Pass on the messages in order until the connection closes, those of audio as parts.
+    async def receive(self, receiver: Receiver) -> None:
+        """Pass on the messages in order until the connection closes.
 
         Raises:
             google.genai.errors.APIError: The connection is closed; its code says why.
@@ -106,25 +110,22 @@ class Connection:
             sound = sound_parts(message)
             if sound is None or len(sound) > 1:  # many parts at a time would wait for the listener
                 return False
-            receive_audio(sound)
+            receiver.receive_audio(sound)
             return True
 
         if isinstance(self._socket, GradualSocket):
             self._socket.take = take
         try:
             for number in itertools.count(1):
-                for _ in range(self._received.turns or number % _BURST == 0):
+                turns = self._received.turns or int(number % _BURST == 0)
+                for _ in range(turns):
                     await asyncio.sleep(0)  # a read alone does not let other tasks run
-                await self._receive_next(receive, receive_audio)
+                await self._receive_next(receiver)
         finally:
             if isinstance(self._socket, GradualSocket):
                 self._socket.take = None
 
-    async def _receive_next(
-        self,
-        receive: Callable[[types.LiveServerMessage], object],
-        receive_audio: Callable[[Sequence[ProcessorPart]], object],
-    ) -> None:
+    async def _receive_next(self, receiver: Receiver) -> None:
         try:
             sound = await self._received.sound()
             if sound is None:  # `receive` would end with every turn
@@ -134,9 +135,9 @@ class Connection:
             logger.warning("Skipped a server message: %s", described(error))
             return
         if sound is None:
-            receive(message)
+            receiver.receive(message)
         else:
-            receive_audio(sound)
+            receiver.receive_audio(sound)
 
     async def ping(self, confirm: Callable[[float], object]) -> asyncio.Future[float]:
         """Send a ping, and return its pong: all messages sent before have then arrived.
@@ -200,7 +201,7 @@ class _Received:
             self._closed = error
             return None
         values = count_values(self._unread)
-        self.turns = max(len(self._unread) > _LONG_BYTES, values // _VALUES_A_TURN)
+        self.turns = max(int(len(self._unread) > LONG_BYTES), values // _VALUES_A_TURN)
         self._arguments = ()
         if values > MOST_VALUES:
             unread, self._unread = self._unread, None

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 20_000
 """Maximum values in a message: the client and we may take some 50 microseconds for each."""
+LONG_BYTES = 16 * 1024
+"""Size of a message after which other tasks run: parsing it may take as long as a burst."""
 _PIECE_BYTES = 2048
 _FRAMES_PER_TURN = 16
 _BYTES_PER_TURN = 32 * 1024
-_LONG_BYTES = 16 * 1024
 _MOST_UNSENT_BYTES = 64 * 1024 * 1024
 """Most bytes that wait for a server that does not read: each ping of it is answered."""
 
@@ -83,7 +84,7 @@ class GradualSocket(ClientConnection):
 
     def _is_next(self, event: Event) -> TypeGuard[Frame]:
         """Return whether a frame is a whole message before which no other waits."""
-        if not isinstance(event, Frame) or len(event.data) > _LONG_BYTES:
+        if not isinstance(event, Frame) or len(event.data) > LONG_BYTES:
             return False
         is_message = event.fin and event.opcode in DATA_OPCODES and event.opcode is not Opcode.CONT
         return is_message and not self.recv_messages.frames

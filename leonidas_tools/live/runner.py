@@ -165,10 +165,7 @@ class ConversationRunner:
             google.genai.errors.APIError: The connection is closed.
         """
         # Not tasks of the processor's context: an error in one of them would end that context.
-        conversation = self._conversation
-        receiving = asyncio.create_task(
-            link.receive(conversation.receive, conversation.receive_audio)
-        )
+        receiving = asyncio.create_task(link.receive(self._conversation))
         sending = asyncio.create_task(self._send(link))
         confirming = asyncio.create_task(self._confirm(link))
         tasks = {receiving, sending, confirming}

@@ -32,7 +32,7 @@ _PERMANENT = (
     TypeError,
     AttributeError,
     NameError,
-    NotImplementedError,  # raised by a tool that lacks something, which a retry does not add
+    NotImplementedError,  # a tool raises it for what it cannot do, also on a retry
     ImportError,
     SyntaxError,
 )

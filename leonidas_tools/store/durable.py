@@ -76,7 +76,7 @@ class _Told:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Asked:
-    """What a call asks for, to be compared with stored calls."""
+    """The arguments of a call, in the form in which stored calls are compared."""
 
     arguments: Any  # as the store keeps them: without secrets, and cut if they are long
     is_partial: bool  # whether the store leaves something out
@@ -192,7 +192,7 @@ class CallStarts:
         )
 
     def _is_same(self, before: Execution, asked: _Asked) -> bool | None:
-        """Return whether a call had these arguments; `None` if nobody knows.
+        """Return whether a stored call has these arguments; `None` if that is unknown.
 
         Calls with different secrets, or with long arguments that differ at the end, look equal in
         the store. Only the process that made a call can tell it from them.

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pickle
+import struct
 import subprocess
 import sys
 import threading
@@ -228,17 +229,26 @@ def test_progress_that_is_not_read_is_left_out_and_the_outcome_is_not(monkeypatc
     assert (outcome[0], outcome[1]["result"]) == ("returned", 9_999)
 
 
-async def test_a_driver_that_reads_no_requests_does_not_hold_the_event_loop(monkeypatch):
-    reads_nothing = (
-        'import struct, sys, threading; said = b\'["connected", "2", 0]\'; '
-        "sys.stdout.buffer.write(struct.pack('>I', len(said)) + said); "
+def saying(answer):
+    """Return the program of a driver that says this, and nothing more, and reads nothing."""
+    return (
+        f"import sys, threading; sys.stdout.buffer.write({answer!r}); "
         "sys.stdout.flush(); threading.Event().wait()"
     )
-    monkeypatch.setattr(ray, "_ENTRY", reads_nothing)
-    settings = {
+
+
+def on_ray(tool, *, timeout):
+    """Return settings with a tool on a cluster to which nobody connects."""
+    return {
         "ray": {"address": "127.0.0.1:1", "connect": "1h"},
-        "tools": {"greet": {"runs_on": "ray", "retry_attempts": 0, "timeout": "1s"}},
+        "tools": {tool: {"runs_on": "ray", "retry_attempts": 0, "timeout": timeout}},
     }
+
+
+async def test_a_driver_that_reads_no_requests_does_not_hold_the_event_loop(monkeypatch):
+    connected = b'["connected", "2", 0]'
+    monkeypatch.setattr(ray, "_ENTRY", saying(struct.pack(">I", len(connected)) + connected))
+    settings = on_ray("greet", timeout="1s")
     async with ToolRuntime([Tool(ray_tools.greet, effect="read")], settings) as runtime:
         calls = [runtime.execute("greet", {"name": "a" * 9_000}) for _ in range(20)]
         ended = await asyncio.gather(*calls)
@@ -269,15 +279,8 @@ def test_a_driver_knows_that_its_node_has_gone_also_if_another_cluster_responds(
 
 
 async def test_a_driver_that_says_what_is_too_long_ends_and_holds_no_call(monkeypatch):
-    says_too_much = (
-        "import sys, threading; sys.stdout.buffer.write(bytes([255] * 4)); "
-        "sys.stdout.flush(); threading.Event().wait()"
-    )
-    monkeypatch.setattr(ray, "_ENTRY", says_too_much)
-    settings = {
-        "ray": {"address": "127.0.0.1:1", "connect": "1h"},
-        "tools": {"add": {"runs_on": "ray", "retry_attempts": 0, "timeout": "1h"}},
-    }
+    monkeypatch.setattr(ray, "_ENTRY", saying(bytes([255] * 4)))
+    settings = on_ray("add", timeout="1h")
     async with ToolRuntime([Tool(ray_tools.add, effect="read")], settings) as runtime:
         said = (await runtime.execute("add", {"a": 1, "b": 2})).to_response()
     assert said["reason_code"] == "ray_away"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from google.genai import Client, errors
@@ -216,13 +217,12 @@ async def test_messages_of_many_parts_do_not_outrun_a_listener_that_reads(others
             given += 1
         most_waiting = max(most_waiting, given - read)
 
+    receiver = SimpleNamespace(receive=lambda message: put(parts_of(message)), receive_audio=put)
     listening = asyncio.create_task(listen())
     async with connected_to(play) as socket:
         client = Client(api_key="simulated")._api_client
         with pytest.raises(errors.APIError):
-            await Connection(AsyncSession(client, socket)).receive(
-                lambda message: put(parts_of(message)), put
-            )
+            await Connection(AsyncSession(client, socket)).receive(receiver)
     out.close()
     await listening
     assert read == 60 * (250 + len(others))

@@ -133,15 +133,21 @@ PARTLY_STORED = {
 }
 
 
-@pytest.mark.parametrize("which", PARTLY_STORED)
-async def test_calls_that_look_equal_in_the_store_are_told_apart_by_their_process(where, which):
-    paid, (one, other) = [], PARTLY_STORED[which]
+def paying_into(paid):
+    """Return a tool with a side effect that notes its arguments."""
 
     @tool(effect="once", secrets=["pin"])
     async def pay(pin: str = "", note: str = "") -> str:
         paid.append({"pin": pin} if pin else {"note": note})
         return f"payment {len(paid)}"
 
+    return pay
+
+
+@pytest.mark.parametrize("which", PARTLY_STORED)
+async def test_calls_that_look_equal_in_the_store_are_told_apart_by_their_process(where, which):
+    paid, (one, other) = [], PARTLY_STORED[which]
+    pay = paying_into(paid)
     store = {"enabled": True, "url": where, "durable": True}
     async with AdvancedToolProcessor([pay], {"store": store}) as tools:
         results = []
@@ -158,12 +164,7 @@ async def test_calls_that_look_equal_in_the_store_are_told_apart_by_their_proces
 @pytest.mark.parametrize("which", PARTLY_STORED)
 async def test_another_process_gives_no_result_for_a_call_that_only_looks_equal(where, which):
     paid, (one, other) = [], PARTLY_STORED[which]
-
-    @tool(effect="once", secrets=["pin"])
-    async def pay(pin: str = "", note: str = "") -> str:
-        paid.append({"pin": pin} if pin else {"note": note})
-        return f"payment {len(paid)}"
-
+    pay = paying_into(paid)
     store = {"enabled": True, "url": where, "durable": True}
     results = []
     for arguments, call_id in ((one, "fc-1"), (other, "fc-1"), (other, "fc-2")):
