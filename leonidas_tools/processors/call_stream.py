@@ -12,7 +12,7 @@ from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.calls.call import name_called, repeated
-from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.once_calls import OnceCalls
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import response_part
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 
     from leonidas_tools.calls.call import ToolCall, ToolResult
-    from leonidas_tools.calls.events import Sink
+    from leonidas_tools.calls.events import Sink, ToolEvent
     from leonidas_tools.calls.invocation import Invocation
     from leonidas_tools.calls.once_calls import OnceCall
     from leonidas_tools.processors.category import CategoryProcessor
@@ -49,7 +49,8 @@ _MOST_UNDOABLE = 64
 _PROGRESS = EventKind.PROGRESS
 
 
-_Made: TypeAlias = "ToolEvent | tuple[ToolCall, ToolResult] | BaseException"
+_Made: TypeAlias = "ProcessorPart | tuple[ToolCall, ToolResult] | BaseException | None"
+"""A part, a result, an error, or `None` once the input and every call have ended."""
 _Recognised: TypeAlias = "tuple[ToolCall, Executor, ToolResult | None]"
 """A call, its executor, and its result if it is known and the call does not run."""
 
@@ -87,7 +88,7 @@ class CallStream(Stage):
                 await resources.enter_async_context(category)
             calls = _Calls(self.categories, self.front, resources)
             reading = processor.create_task(calls.read(content))
-            ready, made = calls.ready, 0
+            ready, count = calls.ready, 0
             try:
                 while True:
                     if not ready:
@@ -95,12 +96,9 @@ class CallStream(Stage):
                     item = ready.popleft()
                     if item is None:
                         break
-                    if isinstance(item, ProcessorPart):
-                        yield item
-                        continue
-                    yield _part(item)
-                    made += 1
-                    if made % _SLICE == 0:
+                    yield item if isinstance(item, ProcessorPart) else _response(item)
+                    count += 1
+                    if count % _SLICE == 0:
                         await asyncio.sleep(0)
             finally:
                 calls.cancel_all()
@@ -114,20 +112,16 @@ async def _answered(part: ProcessorPart, front: Front) -> ProcessorPart:
     return await answered(asked, front.answers, last=True) if is_request(asked) else part
 
 
-def _part(made: _Made) -> ProcessorPart:
-    """Return the part of an event or a result, or raise an error."""
-    if isinstance(made, ToolEvent):
-        return EventPart(made)
-    if isinstance(made, tuple):
-        return response_part(*made)
-    raise made
+def _response(ended: tuple[ToolCall, ToolResult] | BaseException) -> ProcessorPart:
+    """Return the response of a call, or raise an error."""
+    if isinstance(ended, tuple):
+        return response_part(*ended)
+    raise ended
 
 
-def _with_dropped(item: ProcessorPart | _Made | None, dropped: int) -> ProcessorPart | _Made | None:
+def _with_dropped(item: _Made, dropped: int) -> _Made:
     """Return a progress event with the number of events dropped before it."""
-    if isinstance(item, EventPart):
-        return item.with_dropped(dropped)
-    assert isinstance(item, ToolEvent)
+    assert isinstance(item, EventPart)
     return item.with_dropped(dropped)
 
 
@@ -145,8 +139,7 @@ class _Calls:
         self._resources = resources
         self._held: dict[Executor, tuple[Sink, ...]] = {}
         self._claimants: dict[AnyTool | tuple[AnyTool, str], CategoryProcessor | None] = {}
-        self.ready: Mailbox[ProcessorPart | _Made | None] = Mailbox(_with_dropped)
-        """Output of the stream; `None` once its input and every call have ended."""
+        self.ready: Mailbox[_Made] = Mailbox(_with_dropped)
         self._running: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
         self._reading = True
@@ -193,9 +186,9 @@ class _Calls:
 
     def _tell(self, event: ToolEvent) -> None:
         if event.kind is _PROGRESS:
-            self.ready.put_replaceable(event, event.call.trace_id)
+            self.ready.put_replaceable(EventPart(event), event.call.trace_id)
         else:
-            self.ready.put(event)
+            self.ready.put(EventPart(event))
 
     def cancel_all(self) -> None:
         """Stop the calls that may be stopped, because the reader has left."""

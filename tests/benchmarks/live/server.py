@@ -1,5 +1,6 @@
 """A simulated server in a process of its own, so that it shares no interpreter with the agent."""
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -51,6 +52,7 @@ class SimulatedServer:
 
 
 def _serve(pipe: Connection, plays: tuple[Play, ...], generation: str | None) -> None:
+    gc.disable()  # a full collection takes 0.1 s, which would count as a delay of the agent
     scenario = Scenario(connections=plays)
     with LiveSimulator(scenario, generation=generation) as simulator:
         pipe.send(simulator.environment())

@@ -44,7 +44,6 @@ def measure(adapter: str, quick: bool) -> Figures:
     at = [number * _FRAMES_PER_CALL // SESSIONS for number in range(SESSIONS)]
     plays = [partial(speak, frames=frames, calls_at=first) for first in at]
     with SimulatedServer(*plays, generation="3.8-live") as server:
-        server.ask(_stop_collecting)
         cost, heard = (
             pipecat.talk(SESSIONS, frames, _WARM_UP_FRAMES)
             if adapter == "pipecat"
@@ -165,11 +164,6 @@ async def _say(session: SimulatedSession, number: int) -> None:
     blob = {"mimeType": "audio/pcm;rate=24000", "data": base64.b64encode(sound).decode()}
     turn = {"role": "model", "parts": [{"inlineData": blob}]}
     await session.send({"serverContent": {"modelTurn": turn}})
-
-
-def _stop_collecting(_: LiveSimulator) -> None:
-    """Switch off the garbage collector of the server: its pauses of 0.1 s are not the agent's."""
-    gc.disable()
 
 
 def _arrived(simulator: LiveSimulator) -> list[tuple[int, float]]:
