@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leonidas_tools import ToolRuntime
-    from leonidas_tools.json_schema import ArgumentValidator
     from leonidas_tools.rules.engine import ToolRules
     from leonidas_tools.rules.rule import Rule
+    from leonidas_tools.tools.registry import AnyTool
 
 _FOLDER = Path(__file__).parents[1] / "reference"
 
@@ -107,7 +107,6 @@ async def _explained(
     config: Path, name: str, given: dict[str, Any], mode: str | None, user: str | None
 ) -> dict[str, Any]:
     from leonidas_tools.cli.starting import started, tool_named
-    from leonidas_tools.json_schema import ArgumentValidator
     from leonidas_tools.rules.engine import Circumstances
     from leonidas_tools.rules.engine import explain as explained
     from leonidas_tools.rules.rule import Mode
@@ -115,14 +114,14 @@ async def _explained(
     from leonidas_tools.tools.metadata import as_enum
 
     async with started(config, needed=name) as tools:
-        metadata = tool_named(tools, name).metadata
+        tool = tool_named(tools, name)
         rules = _rules(tools, name)
         asked = tools.settings.current.policies.mode if mode is None else as_enum(Mode, mode)
         # In the form that the rules get: invalid arguments never reach the rules.
         arguments: Mapping[str, Any] = given
         if given:
-            valid = _valid(name, ArgumentValidator(metadata.parameters), given)
-            arguments = with_facts(metadata, valid)
+            valid = _valid(tool, given)
+            arguments = with_facts(tool.metadata, valid)
         about = Circumstances(arguments=arguments, mode=asked, user=user)
         decide, candidates = explained(rules, about)
     return {
@@ -133,10 +132,11 @@ async def _explained(
     }
 
 
-def _valid(name: str, validator: "ArgumentValidator", given: dict[str, Any]) -> "Mapping[str, Any]":
+def _valid(tool: "AnyTool", given: dict[str, Any]) -> "Mapping[str, Any]":
     try:
-        return validator(given)
+        return tool.validator(given)
     except ToolValidationError as error:
+        name = tool.name
         message = f"The arguments do not fit {name!r}: {error} See `leonidas tools show {name}`"
         raise ConfigurationError(message) from None
 

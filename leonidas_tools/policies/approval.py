@@ -21,7 +21,7 @@ from leonidas_tools.approvals.untrusted import Foreign, foreign, has_read_untrus
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.json_schema import ArgumentValidator, error_without
+from leonidas_tools.json_schema import error_without
 from leonidas_tools.policies.base import answered
 from leonidas_tools.results.texts import AS_IT_IS, say
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict, stricter
@@ -326,7 +326,7 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
             rules=rules,
             mode=policies.mode,
             fingerprint=fingerprint_of(metadata),
-            validate=ArgumentValidator(metadata.parameters),
+            validate=options.tool.validator,
             settings=policies.approval,
             wording=shared.settings.wording or AS_IT_IS,
             asking=shared.asking,

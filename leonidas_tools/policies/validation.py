@@ -77,6 +77,7 @@ def fitting_presets(
 
 def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Validation]:
     """Yield the validation of a tool's arguments."""
-    parameters = options.tool.metadata.parameters
-    presets = fitting_presets(options.tool.name, parameters, options.settings.custom_parameters)
-    yield Validation(validator=ArgumentValidator(parameters), presets=presets)
+    tool = options.tool
+    given = options.settings.custom_parameters
+    presets = fitting_presets(tool.name, tool.metadata.parameters, given) if given else {}
+    yield Validation(validator=tool.validator, presets=presets)

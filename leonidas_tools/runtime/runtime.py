@@ -489,11 +489,12 @@ class ToolRuntime:
         except ToolboxError as error:
             found = error.problems or (error,)
             return [Finding(severity="error", key=each.key, message=each.why) for each in found]
+        findings = self._errors(settings, tools)
+        if not findings:
+            return []
         present = {tool.name: tool for tool in self.registry}
         known = {_without_indexes(finding) for finding in self._errors(self._applied, present)}
-        return [
-            each for each in self._errors(settings, tools) if _without_indexes(each) not in known
-        ]
+        return [each for each in findings if _without_indexes(each) not in known]
 
     def _errors(self, settings: Settings, tools: Mapping[str, AnyTool]) -> list[Finding]:
         more_may_come = self.mcp_servers.may_list_more(settings.mcp_servers)

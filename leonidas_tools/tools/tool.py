@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from leonidas_tools.errors import SchemaError
+from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.redaction import Redaction
 from leonidas_tools.tools.metadata import (
     AfterUntrusted,
@@ -194,6 +195,11 @@ class Tool(Generic[P, R]):
     def declared_parameters(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:
         """Return the schema with legal parameter names, and the original of each new name."""
         return renamed_parameters(self.metadata.parameters)
+
+    @functools.cached_property
+    def validator(self) -> ArgumentValidator:
+        """Return the validator of its arguments, or raise `SchemaError`."""
+        return ArgumentValidator(self.metadata.parameters)
 
     @functools.cached_property
     def redaction(self) -> Redaction:

@@ -42,6 +42,8 @@ class Heard:
     """What came out."""
 
     parts: list[ProcessorPart] = field(default_factory=list)
+    _by_id: dict[str | None, list[dict[str, Any]]] = field(default_factory=dict)
+    _sorted: int = 0  # as many parts are in `_by_id`: a test may ask after each of thousands
 
     def take(self, part: ProcessorPart) -> None:
         self.parts.append(part)
@@ -52,10 +54,13 @@ class Heard:
 
     @property
     def by_id(self) -> dict[str | None, list[dict[str, Any]]]:
-        found: dict[str | None, list[dict[str, Any]]] = {}
-        for identifier, _, body in self.answers:
-            found.setdefault(identifier, []).append(body)
-        return found
+        """The bodies of the answers, by the id of their call."""
+        while self._sorted < len(self.parts):
+            answer = answer_of(self.parts[self._sorted])
+            self._sorted += 1
+            if answer is not None:
+                self._by_id.setdefault(answer[0], []).append(answer[2])
+        return self._by_id
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -142,7 +147,8 @@ class Script:
         return self.heard
 
     async def until_answered(self, *ids: str | None) -> Heard:
-        return await self.until(lambda heard: set(ids) <= heard.by_id.keys())
+        wanted = set(ids)
+        return await self.until(lambda heard: wanted <= heard.by_id.keys())
 
     async def until_event(self, event: str, call_id: str | None) -> Heard:
         return await self.until(
