@@ -16,7 +16,7 @@ from leonidas_tools.calls.call import (
     name_called,
     repeated,
 )
-from leonidas_tools.calls.once_calls import OnceCalls, request_of
+from leonidas_tools.calls.once_calls import OnceCalls, digest_of
 from leonidas_tools.processors.parts import call_id, earlier_ids
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.settings.effective import refused
@@ -76,9 +76,9 @@ class Intake:
             if not self._is_new(identifier):
                 return None
             if tool is not None and self._is_once(tool, settings):
-                request = request_of(name, self._comparable(arguments))
-                key, calls = (identifier, request), self._once_calls()
-                earlier = [(each, request) for each in earlier_ids(part)]
+                digest = digest_of(name, self._comparable(arguments))
+                key, calls = (identifier, digest), self._once_calls()
+                earlier = [(each, digest) for each in earlier_ids(part)]
                 before = next(filter(None, map(calls.find, [*earlier, key])), None)
                 if before is not None:
                     if before.stream is self._stream and not earlier:
