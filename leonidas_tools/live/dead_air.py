@@ -164,8 +164,7 @@ class SilenceFiller:
     def heard(self, part: ProcessorPart) -> None:
         """Record speech of the model or the user, or a barge-in."""
         if is_speech(part):
-            blob = part.part.inline_data
-            self._dead_air.heard(0.0 if blob is None else seconds_of(blob))
+            self._dead_air.heard(seconds_of(part))
         elif part.metadata.get("interrupted"):
             self._dead_air.interrupted()
         elif part.part.text and part.substream_name in _SPOKEN:
