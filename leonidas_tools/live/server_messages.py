@@ -107,11 +107,11 @@ class ServerMessageHandler:
             turn.user_spoke(now)
         elif part.metadata.get("interrupted"):
             self._state.calls.note_user_input()
-            turn.over()
+            turn.end()
             turn.user_spoke(now)
         elif part.metadata.get("turn_complete"):
             self._single.clear()
-            turn.over()
+            turn.end()
         elif part.part.inline_data is not None or part.part.text:
             turn.model_spoke(now)
 

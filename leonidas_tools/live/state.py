@@ -115,7 +115,7 @@ class TurnState:
         self.quiet_at = now + _SILENCE_SECONDS
         self._user_speaks = False
 
-    def over(self) -> None:
+    def end(self) -> None:
         """Record the end of the model's turn."""
         self.quiet_at = 0.0
 
