@@ -71,7 +71,7 @@ class Attempt:
         elif self.undoes:
             await self._done(call, context)
             if invocation.stopped_by is not None:
-                result = invocation.was_stopped()
+                result = invocation.stopped_result()
         return result
 
     async def _stopped(

@@ -164,7 +164,7 @@ class Executor:
     ) -> Invocation:
         """Start a call in its own task; `run` replaces the run of its tool."""
         sinks = sinks or self.sinks
-        settings, made, refusal = self._compiler.settings, call, None
+        settings, whole, refusal = self._compiler.settings, call, None
         is_counted = not call.by_program and innermost() is None  # made by no program and no tool
         open_calls = call.session.get(OpenCalls) if is_counted else self._uncounted
         is_full = open_calls.count >= (settings.policies.calls.at_once or math.inf)
@@ -175,7 +175,8 @@ class Executor:
             sinks = tasks.tie(call, sinks)
         plan = self._compiler.plan(call)
         if refusal is not None:
-            run = partial(_refuse, result=self._judged(made, refusal))
+            # The loop guard compares the arguments, which `call` may no longer have.
+            run = partial(_refuse, result=self._judged(whole, refusal))
         elif run is None:
             run = plan.run
         if call.stands_in:
