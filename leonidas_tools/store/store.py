@@ -521,9 +521,8 @@ def _of_call(call: Execution, known: Collection[str]) -> Iterator[ReplayEvent]:
 def _of_approval(approval: Approval) -> Iterator[ReplayEvent]:
     about = {"tool": approval.tool, "trace_id": approval.trace_id}
     asked = {"question": approval.message, "arguments": approval.arguments, "rule": approval.rule}
-    yield ReplayEvent(
-        at=approval.requested, kind=_OF_APPROVALS[0], data=_without_none(asked), **about
-    )
+    kind = EventKind.APPROVAL_REQUEST.value
+    yield ReplayEvent(at=approval.requested, kind=kind, data=_without_none(asked), **about)
     if approval.decided is not None:
         body = {
             "decision": approval.answer or approval.decision,
@@ -532,9 +531,8 @@ def _of_approval(approval: Approval) -> Iterator[ReplayEvent]:
             "arguments": approval.edited,
             "note": approval.note,
         }
-        yield ReplayEvent(
-            at=approval.decided, kind=_OF_APPROVALS[1], data=_without_none(body), **about
-        )
+        kind = EventKind.APPROVAL_ANSWER.value
+        yield ReplayEvent(at=approval.decided, kind=kind, data=_without_none(body), **about)
 
 
 def _of_result(result: KeptResult) -> ReplayEvent:
