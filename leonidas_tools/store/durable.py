@@ -36,7 +36,7 @@ from leonidas_tools.store.queries import (
     mark_interrupted,
     store_outcome,
 )
-from leonidas_tools.store.recorder import key_of, name_of, owner_of
+from leonidas_tools.store.recorder import key_of, name_of, user_name_of
 from leonidas_tools.store.rows import INTERRUPTED, STARTED
 from leonidas_tools.store.runs import LOST_SECONDS
 
@@ -172,7 +172,7 @@ class CallStarts:
         received, first = asked_as(call), self._recorder.first_start(call.session)
         return Repetition(
             session=name_of(received.session.id),
-            user=name_of(owner_of(user_of(received.session))),
+            user=user_name_of(user_of(received.session)),
             tool=name_of(received.name),
             call_id=name_of(call.id or ""),
             run=self._recorder.run,

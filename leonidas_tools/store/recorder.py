@@ -134,7 +134,7 @@ class Recorder:
             "id": f"{self.run}-{self._number:09d}",
             "run": self.run,
             "session": name_of(session.id),
-            "user": name_of(owner_of(user_of(session))),
+            "user": user_name_of(user_of(session)),
             "trace_id": name_of(call.trace_id),
             "call_id": None if call.id is None else name_of(call.id),
             "tool": name_of(call.name if tool is not None else redact_text(call.name)),
@@ -255,6 +255,11 @@ def key_of(call: ToolCall) -> Hashable:
 def name_of(text: str) -> str:
     """Return a name of limited length, since a model or a user may have chosen it."""
     return clean(name_called(text, longest=_LONGEST_NAME))
+
+
+def user_name_of(user: str | None) -> str:
+    """Return the name of a user in the rows of calls, sessions and questions."""
+    return name_of(owner_of(user))
 
 
 def clean(text: str) -> str:

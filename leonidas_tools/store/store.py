@@ -21,7 +21,7 @@ from leonidas_tools.store.durable import CallStarts, DurableStart
 from leonidas_tools.store.memories import MemoryTable
 from leonidas_tools.store.notes import NoteTable
 from leonidas_tools.store.preferences import PreferenceTable
-from leonidas_tools.store.recorder import Recorder, name_of, owner_of
+from leonidas_tools.store.recorder import Recorder, name_of, user_name_of
 from leonidas_tools.store.reminders import ReminderTable
 from leonidas_tools.store.results import ResultTable
 from leonidas_tools.store.retention import Retention
@@ -246,7 +246,7 @@ class Store:
         return await queries.find_unfinished(
             self._database,
             session=name_of(session.id),
-            user=name_of(owner_of(user_of(session))),
+            user=user_name_of(user_of(session)),
         )
 
     async def left_questions(self, session: ToolSession) -> list[LeftQuestion]:
@@ -259,9 +259,7 @@ class Store:
             StoreError: The questions cannot be read.
         """
         await self._flushed()
-        return await self.approvals.left(
-            name_of(session.id), user=name_of(owner_of(user_of(session)))
-        )
+        return await self.approvals.left(name_of(session.id), user=user_name_of(user_of(session)))
 
     async def is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
         """Return whether the question of a call was answered elsewhere, so that it does not run.
@@ -302,7 +300,7 @@ class Store:
             StoreError: The calls cannot be read.
         """
         return await queries.find_untrusted(
-            self._database, session=name_of(session), user=name_of(owner_of(user))
+            self._database, session=name_of(session), user=user_name_of(user)
         )
 
     async def open_elsewhere(self, session: str, *, user: str | None) -> list[str]:
@@ -314,7 +312,7 @@ class Store:
         return await queries.find_open(
             self._database,
             session=name_of(session),
-            user=name_of(owner_of(user)),
+            user=user_name_of(user),
             run=self._recorder.run,
         )
 
@@ -338,7 +336,7 @@ class Store:
         return await queries.find_earlier_calls(
             self._database,
             session=name_of(session),
-            user=name_of(owner_of(user)),
+            user=user_name_of(user),
             before=before,
         )
 
