@@ -235,7 +235,7 @@ class Compiler:
             undoes=on_cancel is OnCancel.UNDO,
             undo=undo_function(tool),
             undo_seconds=options.timeout_seconds or self.settings.policies.default_timeout,
-            stops=can_end,
+            ends_when_stopped=can_end,
             in_thread=self.workers.in_thread,
             undoes_in_thread=in_thread,
             secrets=settings.known_secrets if has_secrets else None,
