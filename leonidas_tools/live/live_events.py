@@ -1,4 +1,4 @@
-"""Events of the connection: status parts for the listener, events for subscribers."""
+"""Events of a live session: status parts for the listener, events for subscribers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a tool that concern a live session."""
+"""What a live session asks of its tools: declarations, texts, fillers, and what may repeat."""
 
 from __future__ import annotations
 

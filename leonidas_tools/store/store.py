@@ -1,4 +1,4 @@
-"""The store: calls, approvals, preferences, tasks and long results, kept across restarts."""
+"""The store: calls, approvals, preferences, and what tools keep for users, across restarts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ _OF_APPROVALS = (EventKind.APPROVAL_REQUEST.value, EventKind.APPROVAL_ANSWER.val
 
 
 class Store:
-    """Stores calls, approvals, preferences, tasks and long results, without delaying calls.
+    """Stores calls, approvals, preferences, and what tools keep for users, without delaying calls.
+
+    Tools keep task lists, notes, memories, reminders and long results.
 
     With `store: {enabled: true}` in the settings, an `AdvancedToolProcessor` has one as its
     `store`. To connect one yourself, subscribe its `sink`,
