@@ -132,10 +132,13 @@ class _Calls:
         self._front = front
         self._resources = resources
         self._held: dict[Executor, tuple[Sink, ...]] = {}
+        """The executors that this stream keeps open, and the sinks of their calls."""
         self._claimants: dict[AnyTool | tuple[AnyTool, str], CategoryProcessor | None] = {}
+        """What `_claimant` has found, by tool and the category that the settings give it."""
         self.ready: Mailbox[_Output] = Mailbox(with_dropped)
         self._running: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
+        """The newest calls that have ended and can still be undone."""
         self._reading = True
         self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._tell)
         self._executor = None if front is None else front.runtime.executor
