@@ -242,8 +242,8 @@ class Invocation:
         """Return whether the closing runtime stopped the call, whose result is still wanted."""
         return self._stop == "stop"
 
-    def taken(self, reason: object) -> bool:
-        """Return whether the caught `CancelledError` is from this interruption, and clear it."""
+    def clear_interruption(self, reason: object) -> bool:
+        """Clear an interruption, and return whether the caught `CancelledError` is from it."""
         if self._stop is not reason:
             return False
         self._stop = None
