@@ -244,7 +244,7 @@ class PendingWrites:
         is_full = before is None and len(self._waiting) >= self._most
         if is_full or self._bytes + grown > self._max_bytes:
             if not self.dropped:
-                logger.warning("Some events are not stored: the store is too slow for them")
+                logger.warning("Some records are not stored: the store is too slow for them")
             self.dropped += 1
             return False
         self._bytes += grown

@@ -463,7 +463,7 @@ async def test_a_file_that_is_held_stops_no_question_and_no_result(file, caplog)
             assert (status.records_waiting, status.records_dropped) == (3, 4)
         assert await tools.store.flush(timeout_seconds=20)
         assert [found.answer for found in await tools.store.approvals.find()] == [None, "deny"]
-    assert caplog.text.count("Some events are not stored: the store is too slow for them") == 1
+    assert caplog.text.count("Some records are not stored: the store is too slow for them") == 1
 
 
 async def test_a_store_that_cannot_be_opened_leaves_sessions_in_the_stricter_mode(tmp_path, caplog):
