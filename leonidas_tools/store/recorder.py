@@ -258,7 +258,7 @@ def name_of(text: str) -> str:
 
 
 def user_name_of(user: str | None) -> str:
-    """Return the name of a user in the rows of calls, sessions and questions."""
+    """Return the name of a user in the rows of calls, questions and long results."""
     return name_of(owner_of(user))
 
 
