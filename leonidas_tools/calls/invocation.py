@@ -242,8 +242,8 @@ class Invocation:
         """Return whether the closing runtime stopped the call, whose result is still wanted."""
         return self._stop == "stop"
 
-    def taken(self, reason: object) -> bool:
-        """Return whether the caught `CancelledError` is from this interruption, and clear it."""
+    def clear_interruption(self, reason: object) -> bool:
+        """Clear an interruption, and return whether the caught `CancelledError` is from it."""
         if self._stop is not reason:
             return False
         self._stop = None
@@ -326,7 +326,7 @@ class Invocation:
 
     def end_abandoned(self) -> None:
         """End the call as cancelled although its task still runs."""
-        self.abandon(self._was_cancelled())
+        self.abandon(self._cancelled_result())
 
     def emit(self, kind: EventKind, **data: Any) -> None:
         """Send an event to the sinks."""
@@ -371,9 +371,11 @@ class Invocation:
         _current.set(self)
         self._entered = True
         try:
-            result = await self._run(self.call) if self._stop is None else self._cancelled()
+            result = (
+                await self._run(self.call) if self._stop is None else self._accept_cancellation()
+            )
         except asyncio.CancelledError:
-            result = self._cancelled()
+            result = self._accept_cancellation()
         except BaseException as error:  # noqa: BLE001 - one answer, whatever a policy raises
             result = self._failed(error)
         if self.undo is not None and not self.wanted:
@@ -407,14 +409,15 @@ class Invocation:
         log_failure(logger, self.call.name, error)
         return ToolResult.failed(say("failed", tool=self.call.name), error=error)
 
-    def _cancelled(self) -> ToolResult:
+    def _accept_cancellation(self) -> ToolResult:
+        """Clear the cancellation of the task, and return the result of the cancelled call."""
         while self._task is not None and self._task.cancelling():
             self._task.uncancel()
-        return self._was_cancelled()
+        return self._cancelled_result()
 
-    def _was_cancelled(self) -> ToolResult:
+    def _cancelled_result(self) -> ToolResult:
         if self.stopped_by is not None:
-            return self.was_stopped()
+            return self.stopped_result()
         message = say("cancelled", tool=self.call.name)
         if self.begun and self.goes_on and not self.is_left:
             return ToolResult(
@@ -424,7 +427,7 @@ class Invocation:
             )
         return ToolResult(status=ResultStatus.CANCELLED, message=message)
 
-    def was_stopped(self) -> ToolResult:
+    def stopped_result(self) -> ToolResult:
         """Return the result of a call that a person has stopped."""
         name, skipped = self.call.name, self.stopped_by == "skip"
         undone = say("undone") if self.undone and not self.undo_failures else None

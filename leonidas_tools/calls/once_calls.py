@@ -31,7 +31,7 @@ class OnceCall:
     """A call with a side effect: the stream that made it, and its result."""
 
     __slots__ = (
-        "_over", "_requests", "_runs", "call_id", "cancelled", "is_over", "is_reported",
+        "_digests", "_over", "_runs", "call_id", "cancelled", "is_over", "is_reported",
         "may_have_happened", "name", "number", "reports", "result", "stream",
     )  # fmt: skip
 
@@ -40,7 +40,7 @@ class OnceCall:
         self.name = call.name
         self.number = call.number
         self._runs: list[tuple[str, Mapping[str, Any]]] = []
-        self._requests: set[bytes | None] = set()
+        self._digests: set[bytes | None] = set()
         self.stream = stream
         self.is_reported = False
         """True if another call returns the result of this one, which a person has approved."""
@@ -72,14 +72,14 @@ class OnceCall:
         # Most are never compared, and a digest of each would take longer.
         self._runs.append((call.name, call.arguments))
 
-    def has_run(self, request: bytes) -> bool:
-        """Return whether the call may have run what another one asks for."""
+    def has_run(self, digest: bytes) -> bool:
+        """Return whether the call may have run what another one of this digest asks for."""
         self.keep_digests()
-        return request in self._requests
+        return digest in self._digests
 
     def keep_digests(self) -> None:
         """Keep digests in place of the arguments."""
-        self._requests.update(exact_request_of(*run) for run in self._runs)
+        self._digests.update(exact_digest_of(*run) for run in self._runs)
         self._runs.clear()
 
     def forget(self) -> None:
@@ -180,7 +180,7 @@ class OnceCalls:
         """Return the call, as the session has made it before."""
         if call.id is None:
             return None
-        made = self._calls.get((call.id, request_of(call.name, call.arguments)))
+        made = self._calls.get((call.id, digest_of(call.name, call.arguments)))
         if made is not None:
             return made
         # The question about a fallback names another tool than the call that has asked it.
@@ -249,10 +249,10 @@ class OnceCalls:
         if made is None:
             return None
         made.note_run(call)  # it may run on and be cancelled itself
-        request = exact_request_of(call.name, call.arguments) if self._cancelled else None
-        if request is None:
+        digest = exact_digest_of(call.name, call.arguments) if self._cancelled else None
+        if digest is None:
             return None
-        found = next((each for each in self._cancelled if each.has_run(request)), None)
+        found = next((each for each in self._cancelled if each.has_run(digest)), None)
         if found is not None:
             self._cancelled.remove(found)
         return found
@@ -289,16 +289,17 @@ class OnceCalls:
             self._with_results.popleft().forget()
 
 
-def request_of(name: str, arguments: Mapping[str, Any]) -> bytes:
+def digest_of(name: str, arguments: Mapping[str, Any]) -> bytes:
     """Return a digest of what a call asks for.
 
-    Equivalent spellings of the arguments have the same digest.
+    Equivalent spellings of the arguments have the same digest. All calls of a tool have one digest
+    if their arguments cannot be compared.
     """
-    return exact_request_of(name, arguments) or _digest(_to_json([name]))
+    return exact_digest_of(name, arguments) or _digest(_to_json([name]))
 
 
-def exact_request_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
-    """Return the digest of `request_of`; `None` if the arguments cannot be compared."""
+def exact_digest_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
+    """Return a digest of what a call asks for; `None` if its arguments cannot be compared."""
     try:
         return _digest(_to_json([name, comparable(arguments)]))
     except Exception:  # noqa: BLE001 - whatever the arguments are

@@ -158,13 +158,13 @@ class CallTracker:
 
     # From the tools.
 
-    def answer(self, part: ProcessorPart) -> bool:
-        """Record a response, and return whether the call still waits for one."""
+    def answer(self, part: ProcessorPart) -> None:
+        """Record a response, unless the call waits for none."""
         response = part.part.function_response
         assert response is not None
         call = self._calls.get(response.id or "")
         if call is None or not call.open:
-            return False
+            return
         if not response.will_continue:
             call.answer = part
             self._queue(call)
@@ -172,7 +172,6 @@ class CallTracker:
             self._forget_old()
         elif call.connection == self.connection and not call.blocking:
             self._interim[call.id] = part
-        return True
 
     def queue_late(self, part: ProcessorPart) -> None:
         """Queue the late result of a call that was answered before."""
@@ -286,7 +285,7 @@ class CallTracker:
                 logger.error("The result of %r cannot be delivered and is dropped", call.name)
                 self._settle(call)
 
-    def open_calls(self, *, blocking: bool = False) -> bool:
+    def has_open_calls(self, *, blocking: bool = False) -> bool:
         """Return whether this connection has open calls; with `blocking`, open blocking calls."""
         return any(
             call.open and call.connection == self.connection and (call.blocking or not blocking)

@@ -159,7 +159,7 @@ class Connection:
         return pong
 
     async def close(self) -> bool:
-        """Close the connection, which also ends `messages`.
+        """Close the connection, which also ends `receive`.
 
         Returns:
             Whether the server has answered our close frame. It does so after it has read all
@@ -204,7 +204,7 @@ class _Received:
         self.turns = max(int(len(self._unread) > LONG_BYTES), values // _VALUES_A_TURN)
         self._arguments = ()
         if values > MOST_VALUES:
-            unread, self._unread = self._unread, None
+            unread, self._unread = self._unread, None  # consumed, even if the next line raises
             self._unread, self._arguments = _without_arguments(unread)
         parts = sound_parts(self._unread)
         if parts is not None:

@@ -153,7 +153,7 @@ class Conversation:
         state.setup, state.opened_at = setup, state.now()
         state.connected = state.resumable = True
         state.calls.opened(number=number)
-        state.turn.over()
+        state.turn.end()
         state.renewal = Renewal()
         self._sending.opened()
         self._receiver.opened()
@@ -207,5 +207,5 @@ class Conversation:
             return True
         if state.handle is None or not state.resumable:
             return False  # a new session would lose some or all of this session
-        waits = state.calls.open_calls(blocking=renewal.is_impatient(now))
+        waits = state.calls.has_open_calls(blocking=renewal.is_impatient(now))
         return state.turn.is_quiet(now) and not waits

@@ -40,9 +40,9 @@ class _OpenCall:
 class DeadAir:
     """Detects silence while calls are open, and fills it once for each call.
 
-    A filler is due when its call has been open, and the model silent, for `after_seconds`. The
-    model counts as speaking until its audio has been played. A filler also ends the silence, so
-    that the fillers of several calls do not come all at once.
+    A filler is due when its call has been open, and the user and the model silent, for
+    `after_seconds`. The model counts as speaking until its audio has been played. A filler also
+    ends the silence, so that the fillers of several calls do not come all at once.
 
     Create and use it on one event loop. It has one timer while a filler may come.
 
@@ -80,7 +80,7 @@ class DeadAir:
             self._set_timer()
 
     def heard(self, seconds: float = 0.0) -> None:
-        """Record speech of the model: silence begins when the speech has been played."""
+        """Record speech of the user or the model: silence begins when it has been played."""
         # The timer is not moved: it fires too early, and checks again. So a frame costs little.
         self._silent_since = max(self._silent_since, self._loop.time()) + seconds
 
@@ -164,8 +164,7 @@ class SilenceFiller:
     def heard(self, part: ProcessorPart) -> None:
         """Record speech of the model or the user, or a barge-in."""
         if is_speech(part):
-            blob = part.part.inline_data
-            self._dead_air.heard(0.0 if blob is None else seconds_of(blob))
+            self._dead_air.heard(seconds_of(part))
         elif part.metadata.get("interrupted"):
             self._dead_air.interrupted()
         elif part.part.text and part.substream_name in _SPOKEN:

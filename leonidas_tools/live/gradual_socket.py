@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from websockets.protocol import Event
 
 MOST_VALUES = 20_000
-"""Maximum values in a message: the client and we may take some 50 microseconds for each."""
+"""Maximum values in a message: the client and we may take 50 microseconds for each."""
 LONG_BYTES = 16 * 1024
-"""Size of a message after which other tasks run: parsing it may take as long as a burst."""
+"""Size above which other tasks run after one message: it takes as long as a burst of short ones."""
 _PIECE_BYTES = 2048
 _FRAMES_PER_TURN = 16
 _BYTES_PER_TURN = 32 * 1024

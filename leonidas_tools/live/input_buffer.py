@@ -121,5 +121,4 @@ class InputBuffer:
 
 def _seconds(part: ProcessorPart) -> float:
     """Return the seconds of live audio or video, or 0 for content, which is never dropped."""
-    blob = part.part.inline_data
-    return seconds_of(blob) if blob is not None and part.substream_name == REALTIME else 0.0
+    return seconds_of(part) if part.substream_name == REALTIME else 0.0

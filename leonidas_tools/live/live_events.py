@@ -1,4 +1,4 @@
-"""Events of the connection: status parts for the listener, events for subscribers."""
+"""Events of a live session: status parts for the listener, events for subscribers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _SpokenTurns:
                 self._end("user")
         elif is_speech(part):
             self._end("user")
-            self._turn("agent").sound_seconds += _seconds(part)
+            self._turn("agent").sound_seconds += seconds_of(part)
         elif text and (stream == "output_transcription" or (not stream and not part.part.thought)):
             self._end("user")
             self._add("agent", text)
@@ -121,11 +121,6 @@ class _SpokenTurns:
         if interrupted:
             more["interrupted"] = True
         self._tell(who=who, state="ended", text=redact_text(turn.words.strip()), **more)
-
-
-def _seconds(part: ProcessorPart) -> float:
-    blob = part.part.inline_data
-    return 0.0 if blob is None else seconds_of(blob)
 
 
 class LiveEvents:

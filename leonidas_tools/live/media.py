@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from genai_processors.content_api import ProcessorPart
     from google.genai import types
 
 _RATE = re.compile(r"rate=(\d{1,6})(?!\d)", re.ASCII)
@@ -16,7 +17,13 @@ _FRAME_SECONDS = 0.02
 _PICTURE_SECONDS = 1.0
 
 
-def seconds_of(blob: types.Blob) -> float:
+def seconds_of(part: ProcessorPart) -> float:
+    """Return the duration of the audio or video of a part in seconds; 0 without any."""
+    blob = part.part.inline_data
+    return 0.0 if blob is None else blob_seconds(blob)
+
+
+def blob_seconds(blob: types.Blob) -> float:
     """Return the duration of a blob in seconds.
 
     PCM counts by its length, as 16-bit mono, with 16 kHz if the MIME type names no rate. A picture
@@ -26,7 +33,7 @@ def seconds_of(blob: types.Blob) -> float:
 
     Example:
         >>> from google.genai.types import Blob
-        >>> seconds_of(Blob(data=bytes(3200), mime_type="audio/pcm;rate=16000"))
+        >>> blob_seconds(Blob(data=bytes(3200), mime_type="audio/pcm;rate=16000"))
         0.1
     """
     mime_type = blob.mime_type or "audio/pcm"

@@ -21,6 +21,10 @@ Message: TypeAlias = Callable[["AsyncSession"], Awaitable[None]]
 """A function that sends one message on a session."""
 
 
+class UnsendableError(ValueError):
+    """Raised for a part that cannot be sent; the text does not quote the part."""
+
+
 def is_input(part: ProcessorPart) -> bool:
     """Return whether a part is in a substream that the model reads."""
     return part.substream_name in ("", REALTIME)
@@ -104,10 +108,6 @@ def _realtime(part: ProcessorPart) -> Message:
     if (blob.mime_type or "").startswith("image/"):
         return lambda session: session.send_realtime_input(video=blob)
     return lambda session: send_sound(session, blob)
-
-
-class UnsendableError(ValueError):
-    """Raised for a part that cannot be sent; the text does not quote the part."""
 
 
 def _text(text: str | None) -> Message:

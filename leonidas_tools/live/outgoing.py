@@ -197,7 +197,7 @@ class OutgoingScheduler:
     def is_gated(self) -> bool:
         """Return whether the microphone is held back because the model waits for a tool."""
         limit, now = self._state.gate_seconds, self._state.now()
-        if limit is None or not self._state.calls.open_calls(blocking=True):
+        if limit is None or not self._state.calls.has_open_calls(blocking=True):
             self._blocked_since = 0.0
             return False
         self._blocked_since = self._blocked_since or now

@@ -1,4 +1,7 @@
-"""The queue to the listener; a barge-in drops the speech in it."""
+"""The queues of a live session; a barge-in drops the speech in them.
+
+One leads from the model to the tools, and one from the tools to the listener.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _PART_BYTES = 1024
 
 
 class PartQueue:
-    """A queue with one reader, so that a slow player delays only itself.
+    """A queue with one reader, so that a slow reader delays only itself.
 
     The progress events of calls are bounded. If very much speech and text waits, it is dropped.
     """

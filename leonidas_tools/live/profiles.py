@@ -149,8 +149,6 @@ def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> 
 
 
 def _no_profile(name: str, available: Iterable[ModelProfile]) -> str:
-    from leonidas_tools.settings.explain import closest
-
     names = [profile.name for profile in available]
     near = closest(name, names)
     hint = f"did you mean {near!r}? There" if near else "there"

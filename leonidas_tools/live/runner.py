@@ -204,9 +204,8 @@ class ConversationRunner:
                     await link.send(message)
                 except (TypeError, ValueError) as error:  # Google's client refuses it
                     self._conversation.unsendable(error)
-                self._written = (
-                    self._conversation.sent
-                )  # only now: a ping may overtake a waiting message
+                # Only now: a ping may overtake a waiting message.
+                self._written = self._conversation.sent
                 self._sent.set()
                 if self._conversation.sent % _BURST == 0:
                     await asyncio.sleep(0)  # a send alone does not let other tasks run

@@ -63,8 +63,7 @@ class ServerMessageHandler:
             state.resumable = bool(update.resumable)
             if update.resumable and update.new_handle:
                 state.handle = update.new_handle
-                if state.session is not None:
-                    state.session.get(Resumption).renew(update.new_handle)
+                state.session.get(Resumption).renew(update.new_handle)
                 state.calls.safe()
         if go_away is not None:
             state.renewal = state.renewal.announced_for(state.now() + _seconds(go_away.time_left))
@@ -107,11 +106,11 @@ class ServerMessageHandler:
             turn.user_spoke(now)
         elif part.metadata.get("interrupted"):
             self._state.calls.note_user_input()
-            turn.over()
+            turn.end()
             turn.user_spoke(now)
         elif part.metadata.get("turn_complete"):
             self._single.clear()
-            turn.over()
+            turn.end()
         elif part.part.inline_data is not None or part.part.text:
             turn.model_spoke(now)
 

@@ -31,12 +31,12 @@ class DeclaresTools(Protocol):
 class DeclaresInSessions(Protocol):
     """A source of tool declarations that may differ from one conversation to the next."""
 
-    def declarations(self, session: ToolSession | None) -> list[types.Tool]:
+    def declarations(self, session: ToolSession) -> list[types.Tool]:
         """Return the tools that a Live setup declares in a conversation."""
         ...
 
     def on_declarations_change(
-        self, listener: Callable[[], None], session: ToolSession | None
+        self, listener: Callable[[], None], session: ToolSession
     ) -> Callable[[], None]:
         """Call `listener` after each change; return a function that unsubscribes it."""
         ...

@@ -115,7 +115,7 @@ class TurnState:
         self.quiet_at = now + _SILENCE_SECONDS
         self._user_speaks = False
 
-    def over(self) -> None:
+    def end(self) -> None:
         """Record the end of the model's turn."""
         self.quiet_at = 0.0
 
@@ -131,6 +131,7 @@ class LiveState:
     profile: ModelProfile
     adaptation: Adaptation  # of declarations and responses to the model
     source: DeclaresTools
+    session: ToolSession  # the conversation that the tools are declared in
     inputs: InputBuffer
     # seconds to hold back the microphone at most while the model waits for a tool
     gate_seconds: float | None
@@ -138,7 +139,6 @@ class LiveState:
     # tools of the configuration that only Google's client can declare, when it connects
     other_tools: Sequence[Any] = ()
     needs_ids: bool = True  # a response must have an id, even if the server gave none
-    session: ToolSession | None = None  # the conversation that the tools are declared in
     calls: CallTracker = field(init=False)
     out: PartQueue = field(default_factory=PartQueue)
     # passes an audio frame around the queue; false if the frame must go through the queue

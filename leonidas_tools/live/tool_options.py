@@ -1,4 +1,4 @@
-"""Options of a tool that concern a live session."""
+"""What a live session asks of its tools: declarations, texts, fillers, and what may repeat."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def wording_of(tools: object) -> Wording:
     return AS_IT_IS if runtime is None else runtime.settings.current.wording or AS_IT_IS
 
 
-def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[types.Tool]:
+def declarations_for(tools: DeclaresTools, session: ToolSession) -> list[types.Tool]:
     """Return the tools that are declared in a conversation."""
     if takes_sessions(tools):
         return tools.declarations(session)

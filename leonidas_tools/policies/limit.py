@@ -157,7 +157,7 @@ class Preemptible:
             try:
                 return await self.limit(call, run_in_place)
             except asyncio.CancelledError:
-                if not invocation.taken(self):
+                if not invocation.clear_interruption(self):
                     raise
                 invocation.emit(EventKind.RETRY, attempt=1, delay_seconds=0, error="preempted")
 

@@ -50,14 +50,14 @@ class Timeout:
         try:
             result = await run(call)
         except asyncio.CancelledError:
-            if not invocation.taken(self):
+            if not invocation.clear_interruption(self):
                 raise
             return self._late(invocation)
         finally:
             self._deadlines.pop(invocation, None)
             if self._grace:
                 self._cancel_timer(invocation)
-        invocation.taken(self)
+        invocation.clear_interruption(self)
         return result
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SCHEDULING = "scheduling"
 """Metadata key of the `Scheduling` of the tool that was called, if one is set."""
 LATE_RESULT = "late_result"
-"""Metadata key that marks the result of a call that was answered `pending_approval`."""
+"""Metadata key that marks the result of a call that has a response already."""
 OUTCOME = "outcome"
 """Metadata key that marks the newest result of a call, sent if the model repeats the call."""
 
@@ -60,10 +60,10 @@ def _plan(call: ToolCall) -> Scheduling | None:
 
 
 def late_result_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
-    """Return the late result of a call that was answered `pending_approval`.
+    """Return the late result of a call that has a response already, such as `pending_approval`.
 
-    The call already has its response, so `late_result` in the metadata marks this part. The model
-    does not announce an expired approval, because that result is scheduled SILENT.
+    `late_result` in the metadata marks this part. The model does not announce an expired approval,
+    because that result is scheduled SILENT.
     """
     part = response_part(call, result)
     part.metadata[LATE_RESULT] = True

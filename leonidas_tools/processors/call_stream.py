@@ -26,7 +26,7 @@ from leonidas_tools.processors.parts import (
     executor_of,
 )
 from leonidas_tools.processors.requests import answered, from_json, is_request
-from leonidas_tools.processors.stage import Mailbox, Stage, progress_source
+from leonidas_tools.processors.stage import Mailbox, Stage, progress_source, with_dropped
 from leonidas_tools.settings.effective import refused
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
@@ -49,9 +49,9 @@ _MOST_UNDOABLE = 64
 _PROGRESS = EventKind.PROGRESS
 
 
-_Made: TypeAlias = "ProcessorPart | tuple[ToolCall, ToolResult] | BaseException | None"
+_Output: TypeAlias = "ProcessorPart | tuple[ToolCall, ToolResult] | BaseException | None"
 """A part, a result, an error, or `None` once the input and every call have ended."""
-_Recognised: TypeAlias = "tuple[ToolCall, Executor, ToolResult | None]"
+Recognised: TypeAlias = "tuple[ToolCall, Executor, ToolResult | None]"
 """A call, its executor, and its result if it is known and the call does not run."""
 
 
@@ -119,12 +119,6 @@ def _response(ended: tuple[ToolCall, ToolResult] | BaseException) -> ProcessorPa
     raise ended
 
 
-def _with_dropped(item: _Made, dropped: int) -> _Made:
-    """Return a progress event with the number of events dropped before it."""
-    assert isinstance(item, EventPart)
-    return item.with_dropped(dropped)
-
-
 class _Calls:
     """The running calls of one stream, and the parts that are ready to leave it."""
 
@@ -138,10 +132,13 @@ class _Calls:
         self._front = front
         self._resources = resources
         self._held: dict[Executor, tuple[Sink, ...]] = {}
+        """The executors that this stream keeps open, and the sinks of their calls."""
         self._claimants: dict[AnyTool | tuple[AnyTool, str], CategoryProcessor | None] = {}
-        self.ready: Mailbox[_Made] = Mailbox(_with_dropped)
+        """What `_claimant` has found, by tool and the category that the settings give it."""
+        self.ready: Mailbox[_Output] = Mailbox(with_dropped)
         self._running: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
+        """The newest calls that have ended and can still be undone."""
         self._reading = True
         self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._tell)
         self._executor = None if front is None else front.runtime.executor
@@ -224,7 +221,7 @@ class _Calls:
         self._running[call.id or call.trace_id] = invocation
         return executor if new else None
 
-    def _recognise(self, part: ProcessorPart, front: Front) -> _Recognised | None:
+    def _recognise(self, part: ProcessorPart, front: Front) -> Recognised | None:
         """Return the call of a part, pinned to the current settings, and its result if known."""
         executor = front.runtime.executor
         executor.apply(front.runtime.settings.current)
@@ -240,7 +237,7 @@ class _Calls:
 
     def _pin(
         self, part: ProcessorPart, call: ToolCall, tool: AnyTool, front: Front
-    ) -> _Recognised | None:
+    ) -> Recognised | None:
         """Return the call that an earlier stage has attached, as `_recognise` does."""
         executor = executor_of(part) or front.runtime.executor
         call, result = pinned(call, tool, executor, front.runtime.settings.current)
@@ -248,7 +245,7 @@ class _Calls:
 
     def _claimed(
         self, part: CallPart, call: ToolCall, executor: Executor, result: ToolResult | None
-    ) -> _Recognised | None:
+    ) -> Recognised | None:
         """Return a call as its category recognises it, or `None` if it was claimed elsewhere."""
         category = self._claimant(part, call) if result is None else None
         if category is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.calls.call import ToolCall, ToolResult
+    from leonidas_tools.processors.call_stream import Recognised
     from leonidas_tools.settings.models import ToolConfiguration
 
 _PASSTHROUGHS = (processor.PASSTHROUGH_FALLBACK, processor.PASSTHROUGH_ALWAYS)
@@ -137,9 +137,7 @@ class CategoryProcessor(_RunsCalls):
         function_call = part.part.function_call
         return function_call is not None and self._knows(function_call.name)
 
-    def recognise(
-        self, part: ProcessorPart, intake: Intake
-    ) -> tuple[ToolCall, Executor, ToolResult | None] | None:
+    def recognise(self, part: ProcessorPart, intake: Intake) -> Recognised | None:
         """Return the call of a matching part, its executor, and its result if it is known.
 
         Returns:

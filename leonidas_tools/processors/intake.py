@@ -16,7 +16,7 @@ from leonidas_tools.calls.call import (
     name_called,
     repeated,
 )
-from leonidas_tools.calls.once_calls import OnceCalls, request_of
+from leonidas_tools.calls.once_calls import OnceCalls, digest_of
 from leonidas_tools.processors.parts import call_id, earlier_ids
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.settings.effective import refused
@@ -66,7 +66,8 @@ class Intake:
         called_as = name_called(function_call.name or "")
         tool = self.registry.find(called_as)
         name = called_as if tool is None else tool.name
-        arguments = _own_names(tool, function_call.args or {})
+        declared: Mapping[str, Any] = function_call.args or {}
+        arguments = declared if tool is None else tool.own_arguments(declared)
         settings = None
         if tool is not None and self._executor is not None:
             settings = self._executor.settings.for_tool(name, tool.origin)
@@ -76,9 +77,9 @@ class Intake:
             if not self._is_new(identifier):
                 return None
             if tool is not None and self._is_once(tool, settings):
-                request = request_of(name, self._comparable(arguments))
-                key, calls = (identifier, request), self._once_calls()
-                earlier = [(each, request) for each in earlier_ids(part)]
+                digest = digest_of(name, self._comparable(arguments))
+                key, calls = (identifier, digest), self._once_calls()
+                earlier = [(each, digest) for each in earlier_ids(part)]
                 before = next(filter(None, map(calls.find, [*earlier, key])), None)
                 if before is not None:
                     if before.stream is self._stream and not earlier:
@@ -93,18 +94,11 @@ class Intake:
             tool=tool,
             settings=settings,
             number=next(self.session.numbers),
-            given_id=None if identifier is given else _whole_id(given, identifier),
+            given_id=_whole_id(given, identifier),
         )
         if key is not None:
             self._once_calls().begin(call, key, self._stream)
-        return (call, known) if tool is not None else self._meant(call)
-
-    def _meant(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
-        """Return a call of the only tool that an unknown name can mean, or else the failure."""
-        if self._executor is None:
-            return call, None
-        similar = self._executor.similar(call)
-        return (call, self._executor.unknown(call)) if similar is None else (similar, None)
+        return (call, known) if self._executor is None else self._executor.meant(call, known)
 
     def cancel(self, call_id: str) -> None:
         """Ignore a later call with this id, or note that the result of an ended one is not read."""
@@ -171,11 +165,3 @@ def pinned(
 def _whole_id(given: str | None, identifier: str | None) -> str | None:
     """Return the full id for the response, if it is longer than the id of the call."""
     return utf8_text(given) if given and len(given) > len(identifier or "") else None
-
-
-def _own_names(tool: AnyTool | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments by the tool's own parameter names instead of the declared ones."""
-    if tool is None:
-        return arguments
-    own = tool.declared_parameters[1]
-    return {own.get(k, k): v for k, v in arguments.items()} if own else arguments

@@ -39,11 +39,11 @@ class Attempt:
     max_bytes: int
     once: bool
     in_thread: Callable[..., Awaitable[Any]]  # runs blocking code in a thread
-    undoes_in_thread: bool = False  # undo steps run in a thread too, like the tool
-    stops: bool = True  # its code has ended after a stop; a thread may still run
-    stoppable: bool = True  # stops when its result is no longer wanted
-    undoes: bool = False  # is then undone, even if it has completed
+    ends_when_stopped: bool = True  # false for code in a thread, which no stop reaches
+    stoppable: bool = True  # whether to stop it when its result is no longer wanted
+    undoes: bool = False  # whether to undo it then, even if it has completed
     undo: Callable[[ToolCall], Any] | None = None
+    undoes_in_thread: bool = False  # undo steps run in a thread too, like the tool
     undo_seconds: float = 30.0  # timeout of each undo step, in seconds
     secrets: KnownSecrets | None = None  # `None` if its calls have no secrets
     secret_names: frozenset[str] = frozenset()  # names in its results whose values are secret
@@ -71,16 +71,16 @@ class Attempt:
         elif self.undoes:
             await self._done(call, context)
             if invocation.stopped_by is not None:
-                result = invocation.was_stopped()
+                result = invocation.stopped_result()
         return result
 
     async def _stopped(
         self, call: ToolCall, context: ToolContext | None, invocation: Invocation
     ) -> None:
         """Undo the work of a stopped attempt; a full rollback counts as never begun."""
-        invocation.goes_on = not self.stops
+        invocation.goes_on = not self.ends_when_stopped
         await self._undo_call(call, context)
-        if self.undo is not None and self.stops and _all_undone(invocation):
+        if self.undo is not None and self.ends_when_stopped and _all_undone(invocation):
             invocation.begun = False
 
     def _masking(self, call: ToolCall) -> Masking | None:

@@ -41,12 +41,13 @@ from leonidas_tools.tools.metadata import RunsOn
 from leonidas_tools.tools.tool import OnCancel
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.policies.fallback import Helps
+    from leonidas_tools.policies.order import ForTool
     from leonidas_tools.runtime.functions import CallFunction
     from leonidas_tools.settings.effective import EffectiveOptions
     from leonidas_tools.settings.models import Settings, ToolConfiguration
@@ -154,29 +155,30 @@ class Compiler:
         return plan
 
     def _compile(self, options: EffectiveOptions) -> Run:
-        policies = [each for for_tool in self._policies for each in for_tool(options, self.shared)]
-        return _compose(policies, self._attempt(options))
+        return self._within(self._policies, options, self._attempt(options))
+
+    def _within(self, policies: Iterable[ForTool], options: EffectiveOptions, run: Run) -> Run:
+        """Wrap `run` in those of these policies that the tool uses, the first one outermost."""
+        used = [each for for_tool in policies for each in for_tool(options, self.shared)]
+        for policy in reversed(used):
+            run = _around(policy, run)
+        return run
+
+    def _options(self, call: ToolCall, *, guarded: bool = False) -> EffectiveOptions:
+        assert call.tool is not None
+        assert call.settings is not None
+        return effective_options(call.tool, call.settings, self.settings.policies, guarded=guarded)
 
     def alone(self, call: ToolCall) -> Run:
         """Return a run of the call's function, once and without the policies around it."""
-        tool, settings = call.tool, call.settings
-        assert tool is not None
-        assert settings is not None
-        options = effective_options(tool, settings, self.settings.policies, guarded=False)
-        options = replace(options, runs_on=RunsOn.HERE)
-        return _compose([*in_process.for_tool(options, self.shared)], self._attempt(options))
+        options = replace(self._options(call), runs_on=RunsOn.HERE)
+        return self._within((in_process.for_tool,), options, self._attempt(options))
 
     def asking(self, call: ToolCall) -> Run:
         """Return a run that asks a person about a call, and never runs the call itself."""
-        tool, settings = call.tool, call.settings
-        assert tool is not None
-        assert settings is not None
-        options = effective_options(
-            tool, settings, self.settings.policies, guarded=self._is_guarded(call)
-        )
-        around = (refusal, hooks, validation, approval)
-        policies = [each for policy in around for each in policy.for_tool(options, self.shared)]
-        return _compose(policies, _withdrawn)
+        options = self._options(call, guarded=self._is_guarded(call))
+        around = (refusal.for_tool, hooks.for_tool, validation.for_tool, approval.for_tool)
+        return self._within(around, options, _withdrawn)
 
     def outcome(self, call: ToolCall) -> Run | None:
         """Return a run that waits for a call that another process has started on an engine.
@@ -184,19 +186,15 @@ class Compiler:
         Return `None` for a tool that runs in its process. Policies that decide whether a call may
         run are left out, since the call has already started.
         """
-        tool, settings = call.tool, call.settings
-        assert tool is not None
-        assert settings is not None
-        options = effective_options(tool, settings, self.settings.policies, guarded=False)
+        options = self._options(call)
         if not is_durable(options.runs_on):
             return None
         attempt = self._attempt(options)
         attempt = replace(
             attempt, function=self._on_engine(options, attempt.max_bytes, is_begun=True)
         )
-        around = (untrusted, timeout, result_budget)
-        policies = [each for policy in around for each in policy.for_tool(options, self.shared)]
-        return _compose(policies, attempt)
+        around = (untrusted.for_tool, timeout.for_tool, result_budget.for_tool)
+        return self._within(around, options, attempt)
 
     def _function(self, options: EffectiveOptions, max_bytes: int) -> CallFunction:
         """Return a function that runs the tool, here or on an engine."""
@@ -237,7 +235,7 @@ class Compiler:
             undoes=on_cancel is OnCancel.UNDO,
             undo=undo_function(tool),
             undo_seconds=options.timeout_seconds or self.settings.policies.default_timeout,
-            stops=can_end,
+            ends_when_stopped=can_end,
             in_thread=self.workers.in_thread,
             undoes_in_thread=in_thread,
             secrets=settings.known_secrets if has_secrets else None,
@@ -280,13 +278,6 @@ class Compiler:
 
 async def _withdrawn(call: ToolCall) -> ToolResult:
     return wording.denied(call.name, "withdrawn")
-
-
-def _compose(policies: Sequence[Policy], run: Run) -> Run:
-    """Wrap `run` in policies, the first one outermost."""
-    for policy in reversed(policies):
-        run = _around(policy, run)
-    return run
 
 
 def _around(policy: Policy, run: Run) -> Run:

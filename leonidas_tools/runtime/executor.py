@@ -164,7 +164,7 @@ class Executor:
     ) -> Invocation:
         """Start a call in its own task; `run` replaces the run of its tool."""
         sinks = sinks or self.sinks
-        settings, made, refusal = self._compiler.settings, call, None
+        settings, whole, refusal = self._compiler.settings, call, None
         is_counted = not call.by_program and innermost() is None  # made by no program and no tool
         open_calls = call.session.get(OpenCalls) if is_counted else self._uncounted
         is_full = open_calls.count >= (settings.policies.calls.at_once or math.inf)
@@ -175,7 +175,8 @@ class Executor:
             sinks = tasks.tie(call, sinks)
         plan = self._compiler.plan(call)
         if refusal is not None:
-            run = partial(_refuse, result=self._judged(made, refusal))
+            # The loop guard compares the arguments, which `call` may no longer have.
+            run = partial(_refuse, result=self._judged(whole, refusal))
         elif run is None:
             run = plan.run
         if call.stands_in:
@@ -234,6 +235,16 @@ class Executor:
             return call, None
         return call.with_arguments({}), too_large(call.name, max_bytes)
 
+    def meant(self, call: ToolCall, known: ToolResult | None) -> tuple[ToolCall, ToolResult | None]:
+        """Return the call that is meant, and its result if that is known and nothing runs.
+
+        `known` is the result of the call itself, such as a refusal of its arguments.
+        """
+        if call.tool is not None:
+            return call, known
+        similar = self.similar(call) if known is None else None
+        return (call, self.unknown(call)) if similar is None else (similar, None)
+
     def unknown(self, call: ToolCall) -> ToolResult:
         """Return the result of a call of an unknown tool, with the closest names."""
         closest = self.registry.suggestions(call.name)
@@ -278,8 +289,7 @@ class Executor:
         settings = self.settings.for_tool(tool.name, tool.origin)
         if effect_of(tool, settings) is not ToolEffect.READ or quarantined(tool) is not None:
             return None
-        own = tool.declared_parameters[1]
-        arguments = {own.get(key, key): value for key, value in call.arguments.items()}
+        arguments = tool.own_arguments(call.arguments)
         if refused(tool, settings) is not None or not _accepts(tool, arguments):
             return None
         return replace(
@@ -551,13 +561,9 @@ class Executor:
         turn, places = Lane(), asyncio.Semaphore(concurrency)
 
         async def run(call: ToolCall, known: ToolResult | None) -> ToolResult:
-            if known is not None and call.tool is not None:
+            call, known = self.meant(call, known)
+            if known is not None:
                 return self.end_unstarted(call, known)
-            if call.tool is None:
-                similar = self.similar(call) if known is None else None
-                if similar is None:
-                    return self.end_unstarted(call, self.unknown(call))
-                call = similar
             write = not self._compiler.plan(call).is_read
             if not turn.enter_now(write=write):
                 await turn.enter(write=write)

@@ -1,1 +1,1 @@
-"""State of a conversation: agent state, speech state and the task list."""
+"""State of a conversation: agent and speech state, tasks, notices, and what tools keep."""

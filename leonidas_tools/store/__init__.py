@@ -1,4 +1,4 @@
-"""The store: calls, approvals, preferences, tasks and long results in a database."""
+"""The store: calls, approvals, preferences, and what tools keep for users, in a database."""
 
 from leonidas_tools.session.tasks import Task, TaskStatus
 from leonidas_tools.store.address import default_file

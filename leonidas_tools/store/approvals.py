@@ -17,7 +17,7 @@ from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.errors import StoreError
 from leonidas_tools.redaction import MASK
 from leonidas_tools.store.queries import RESUMABLE_SECONDS
-from leonidas_tools.store.recorder import clean, name_of, owner_of
+from leonidas_tools.store.recorder import clean, name_of, user_name_of
 from leonidas_tools.store.rows import Approval, Decision
 from leonidas_tools.store.runs import living_runs, lost_runs
 from leonidas_tools.store.schema import approvals, executions
@@ -80,7 +80,7 @@ class ApprovalTable:
         row = {
             "id": self.id_of(request),
             "session": name_of(request.session),
-            "user": name_of(owner_of(request.user)),
+            "user": user_name_of(request.user),
             "trace_id": name_of(call.trace_id),
             "call_id": None if request.call_id is None else name_of(request.call_id),
             "tool": name_of(request.tool),
@@ -99,13 +99,13 @@ class ApprovalTable:
         """Return the write that stores an answer; it also replaces `unanswered`."""
         request, call, decision = question.request, question.call, closing.decision
         redaction = call.redaction.hiding(call.arguments)
-        user = owner_of(request.user)
+        user = user_name_of(request.user)
         reason = None if decision is None else decision.reason
         edited = None if decision is None else decision.arguments
         values = {
             "decision": _ANSWERS.get(closing.answer, Decision.WITHDRAWN).value,
             "decided": time.time(),
-            "decided_by": None if closing.by in CLOSED_BY_NO_PERSON else name_of(user),
+            "decided_by": None if closing.by in CLOSED_BY_NO_PERSON else user,
             "note": None if reason is None else clean(redaction(reason)[:_LONGEST_TEXT]),
             "answer": closing.answer,
             "channel": name_of(closing.by),
@@ -136,7 +136,7 @@ class ApprovalTable:
         row = {
             "id": secrets.token_hex(8),
             "session": name_of(call.session.id),
-            "user": name_of(owner_of(user_of(call.session))),
+            "user": user_name_of(user_of(call.session)),
             "trace_id": call.trace_id,
             "call_id": call.id,
             "tool": call.name,
@@ -280,7 +280,7 @@ class ApprovalTable:
         query = (
             select(table.id, table.decision, table.channel, table.answer, is_later.label("later"))
             .where(table.session == name_of(request.session))
-            .where(table.user == name_of(owner_of(request.user)))
+            .where(table.user == user_name_of(request.user))
             .where(table.id != self.id_of(request))
             .where(or_(table.id.endswith(f"-{request.id}"), is_again))
         )

@@ -22,7 +22,7 @@ from leonidas_tools.calls.call import (
 )
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
-from leonidas_tools.calls.once_calls import exact_request_of
+from leonidas_tools.calls.once_calls import exact_digest_of
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
@@ -36,7 +36,7 @@ from leonidas_tools.store.queries import (
     mark_interrupted,
     store_outcome,
 )
-from leonidas_tools.store.recorder import key_of, name_of, owner_of
+from leonidas_tools.store.recorder import key_of, name_of, user_name_of
 from leonidas_tools.store.rows import INTERRUPTED, STARTED
 from leonidas_tools.store.runs import LOST_SECONDS
 
@@ -80,7 +80,7 @@ class _Asked:
 
     arguments: Any  # as the store keeps them: without secrets, and cut if they are long
     is_partial: bool  # whether the store leaves something out
-    request: bytes | None  # a digest of all arguments, if `is_partial` and they can be compared
+    digest: bytes | None  # of all arguments, if `is_partial` and they can be compared
 
 
 class CallStarts:
@@ -172,7 +172,7 @@ class CallStarts:
         received, first = asked_as(call), self._recorder.first_start(call.session)
         return Repetition(
             session=name_of(received.session.id),
-            user=name_of(owner_of(user_of(received.session))),
+            user=user_name_of(user_of(received.session)),
             tool=name_of(received.name),
             call_id=name_of(call.id or ""),
             run=self._recorder.run,
@@ -188,7 +188,7 @@ class CallStarts:
         return _Asked(
             arguments=json.loads(arguments),
             is_partial=is_partial,
-            request=exact_request_of(received.name, received.arguments) if is_partial else None,
+            digest=exact_digest_of(received.name, received.arguments) if is_partial else None,
         )
 
     def _is_same(self, before: Execution, asked: _Asked) -> bool | None:
@@ -201,8 +201,8 @@ class CallStarts:
             return False
         if not asked.is_partial:
             return True
-        request = self._recorder.request_of(before.id)
-        return None if request is None or asked.request is None else request == asked.request
+        digest = self._recorder.digest_of(before.id)
+        return None if digest is None or asked.digest is None else digest == asked.digest
 
     async def _before(
         self, call: ToolCall, asked: _Asked, repetition: Repetition, database: Database

@@ -42,7 +42,7 @@ _MAY_HAVE_RUN = (
 )  # fmt: skip
 _MOST_REPEATED = 1000
 RESUMABLE_SECONDS = 86_400.0
-"""Seconds after which no live session can be resumed any more."""
+"""Seconds after which no live session can be resumed."""
 _MOST_UNTRUSTED = 16
 _MOST_RECENT = 10_000
 _MINUTE_SECONDS = 60.0
@@ -73,9 +73,7 @@ async def find_executions(
     """Return the matching calls, in the order in which they began."""
     order = [executions.c.started, executions.c.id]
     query = _filtered(filters).order_by(*(c.desc() if newest_first else c for c in order))
-    async with database.reading() as connection:
-        found = await connection.execute(query.limit(limit))
-        return [_execution(row) for row in found]
+    return await _found(database, query.limit(limit))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,16 +146,13 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
         .order_by(executions.c.started.desc(), executions.c.id.desc())
         .limit(_MOST_REPEATED)
     )
-    async with database.reading() as connection:
-        return [_execution(row) for row in await connection.execute(query)]
+    return await _found(database, query)
 
 
 async def find_execution(database: Database, id_: str) -> Execution | None:
     """Return one call."""
-    async with database.reading() as connection:
-        found = await connection.execute(select(*_COLUMNS).where(executions.c.id == id_))
-        row = found.one_or_none()
-        return None if row is None else _execution(row)
+    found = await _found(database, select(*_COLUMNS).where(executions.c.id == id_))
+    return found[0] if found else None
 
 
 async def find_earlier_calls(
@@ -245,9 +240,7 @@ async def find_interrupted(database: Database, *, acknowledged: bool) -> list[Ex
     query = select(*_COLUMNS).where(executions.c.status == INTERRUPTED)
     if not acknowledged:
         query = query.where(executions.c.acknowledged.is_(None))
-    async with database.reading() as connection:
-        found = await connection.execute(query.order_by(executions.c.started, executions.c.id))
-        return [_execution(row) for row in found]
+    return await _found(database, query.order_by(executions.c.started, executions.c.id))
 
 
 async def find_unfinished(database: Database, *, session: str, user: str) -> list[Execution]:
@@ -261,8 +254,7 @@ async def find_unfinished(database: Database, *, session: str, user: str) -> lis
         .order_by(executions.c.started, executions.c.id)
         .limit(_MOST_REPEATED)
     )
-    async with database.reading() as connection:
-        return [_execution(row) for row in await connection.execute(query)]
+    return await _found(database, query)
 
 
 async def store_outcome(database: Database, id_: str, ending: Mapping[str, Any]) -> bool:
@@ -278,6 +270,11 @@ async def acknowledge(database: Database, ids: Sequence[str]) -> None:
     noted = update(executions).where(executions.c.id.in_(ids)).values(acknowledged=time.time())
     async with database.writing() as connection:
         await connection.execute(noted)
+
+
+async def _found(database: Database, query: Select[Any]) -> list[Execution]:
+    async with database.reading() as connection:
+        return [_execution(row) for row in await connection.execute(query)]
 
 
 def _execution(row: Row[Any]) -> Execution:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
-from leonidas_tools.calls.once_calls import exact_request_of
+from leonidas_tools.calls.once_calls import exact_digest_of
 from leonidas_tools.redaction import MASK, redact_text
 from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.plain import NotPlainError, plain
@@ -36,7 +36,7 @@ _MOST_STEPS = 32
 _STEP_BYTES = 256
 _LONGEST_NAME = 128
 _LONGEST_MESSAGE = 1024
-_MOST_REQUESTS = 16_384
+_MOST_DIGESTS = 16_384
 
 LOCAL_USER = "local"
 """The name under which the data of no user is stored."""
@@ -55,7 +55,7 @@ class Recorder:
         self._number = 0
         self._steps: dict[Hashable, list[str]] = {}
         self._secretive: set[Hashable] = set()
-        self._requests: OrderedDict[str, bytes] = OrderedDict()
+        self._digests: OrderedDict[str, bytes] = OrderedDict()
         self._marks: dict[Hashable, Row] = {}
         self._first_starts: WeakKeyDictionary[ToolSession, float] = WeakKeyDictionary()
 
@@ -81,23 +81,23 @@ class Recorder:
         if may_have_secrets:
             self._secretive.add(key)
             if self.is_once(call):
-                self._keep_request(row["id"], call)
+                self._keep_digest(row["id"], call)
         return True
 
-    def _keep_request(self, id_: str, call: ToolCall) -> None:
-        request = exact_request_of(call.name, call.arguments)
-        if request is None:
+    def _keep_digest(self, id_: str, call: ToolCall) -> None:
+        digest = exact_digest_of(call.name, call.arguments)
+        if digest is None:
             return
-        self._requests[id_] = request
-        if len(self._requests) > _MOST_REQUESTS:
-            self._requests.popitem(last=False)
+        self._digests[id_] = digest
+        if len(self._digests) > _MOST_DIGESTS:
+            self._digests.popitem(last=False)
 
-    def request_of(self, id_: str) -> bytes | None:
+    def digest_of(self, id_: str) -> bytes | None:
         """Return the digest of a call whose arguments are not stored in whole, if it is known.
 
         It is known in this process only: a stored hash would reveal a short secret.
         """
-        return self._requests.get(id_)
+        return self._digests.get(id_)
 
     def first_start(self, session: ToolSession) -> float | None:
         """Return when the first call of this session object began; `None` if there was none."""
@@ -134,7 +134,7 @@ class Recorder:
             "id": f"{self.run}-{self._number:09d}",
             "run": self.run,
             "session": name_of(session.id),
-            "user": name_of(owner_of(user_of(session))),
+            "user": user_name_of(user_of(session)),
             "trace_id": name_of(call.trace_id),
             "call_id": None if call.id is None else name_of(call.id),
             "tool": name_of(call.name if tool is not None else redact_text(call.name)),
@@ -255,6 +255,11 @@ def key_of(call: ToolCall) -> Hashable:
 def name_of(text: str) -> str:
     """Return a name of limited length, since a model or a user may have chosen it."""
     return clean(name_called(text, longest=_LONGEST_NAME))
+
+
+def user_name_of(user: str | None) -> str:
+    """Return the name of a user in the rows of calls, questions and long results."""
+    return name_of(owner_of(user))
 
 
 def clean(text: str) -> str:

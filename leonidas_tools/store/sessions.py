@@ -23,7 +23,7 @@ from leonidas_tools.session.reminders import Reminders
 from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.store.preferences import always_patch, preferred_or_strictest
-from leonidas_tools.store.recorder import owner_of
+from leonidas_tools.store.recorder import user_name_of
 from leonidas_tools.store.results import SessionResults
 from leonidas_tools.tools.metadata import ToolEffect
 
@@ -324,6 +324,6 @@ class SessionBinding:
 
 
 def _owner(where: ref[ToolSession]) -> str:
-    """Return the name under which the data of the user of a session is stored."""
+    """Return the name of the user of a session in the rows of results."""
     session = where()
-    return owner_of(None if session is None else user_of(session))
+    return user_name_of(None if session is None else user_of(session))

@@ -1,4 +1,4 @@
-"""The store: calls, approvals, preferences, tasks and long results, kept across restarts."""
+"""The store: calls, approvals, preferences, and what tools keep for users, across restarts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leonidas_tools.store.durable import CallStarts, DurableStart
 from leonidas_tools.store.memories import MemoryTable
 from leonidas_tools.store.notes import NoteTable
 from leonidas_tools.store.preferences import PreferenceTable
-from leonidas_tools.store.recorder import Recorder, name_of, owner_of
+from leonidas_tools.store.recorder import Recorder, name_of, user_name_of
 from leonidas_tools.store.reminders import ReminderTable
 from leonidas_tools.store.results import ResultTable
 from leonidas_tools.store.retention import Retention
@@ -56,7 +56,9 @@ _OF_APPROVALS = (EventKind.APPROVAL_REQUEST.value, EventKind.APPROVAL_ANSWER.val
 
 
 class Store:
-    """Stores calls, approvals, preferences, tasks and long results, without delaying calls.
+    """Stores calls, approvals, preferences, and what tools keep for users, without delaying calls.
+
+    Tools keep task lists, notes, memories, reminders and long results.
 
     With `store: {enabled: true}` in the settings, an `AdvancedToolProcessor` has one as its
     `store`. To connect one yourself, subscribe its `sink`,
@@ -246,7 +248,7 @@ class Store:
         return await queries.find_unfinished(
             self._database,
             session=name_of(session.id),
-            user=name_of(owner_of(user_of(session))),
+            user=user_name_of(user_of(session)),
         )
 
     async def left_questions(self, session: ToolSession) -> list[LeftQuestion]:
@@ -259,9 +261,7 @@ class Store:
             StoreError: The questions cannot be read.
         """
         await self._flushed()
-        return await self.approvals.left(
-            name_of(session.id), user=name_of(owner_of(user_of(session)))
-        )
+        return await self.approvals.left(name_of(session.id), user=user_name_of(user_of(session)))
 
     async def is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
         """Return whether the question of a call was answered elsewhere, so that it does not run.
@@ -302,7 +302,7 @@ class Store:
             StoreError: The calls cannot be read.
         """
         return await queries.find_untrusted(
-            self._database, session=name_of(session), user=name_of(owner_of(user))
+            self._database, session=name_of(session), user=user_name_of(user)
         )
 
     async def open_elsewhere(self, session: str, *, user: str | None) -> list[str]:
@@ -314,7 +314,7 @@ class Store:
         return await queries.find_open(
             self._database,
             session=name_of(session),
-            user=name_of(owner_of(user)),
+            user=user_name_of(user),
             run=self._recorder.run,
         )
 
@@ -338,7 +338,7 @@ class Store:
         return await queries.find_earlier_calls(
             self._database,
             session=name_of(session),
-            user=name_of(owner_of(user)),
+            user=user_name_of(user),
             before=before,
         )
 
@@ -521,9 +521,8 @@ def _of_call(call: Execution, known: Collection[str]) -> Iterator[ReplayEvent]:
 def _of_approval(approval: Approval) -> Iterator[ReplayEvent]:
     about = {"tool": approval.tool, "trace_id": approval.trace_id}
     asked = {"question": approval.message, "arguments": approval.arguments, "rule": approval.rule}
-    yield ReplayEvent(
-        at=approval.requested, kind=_OF_APPROVALS[0], data=_without_none(asked), **about
-    )
+    kind = EventKind.APPROVAL_REQUEST.value
+    yield ReplayEvent(at=approval.requested, kind=kind, data=_without_none(asked), **about)
     if approval.decided is not None:
         body = {
             "decision": approval.answer or approval.decision,
@@ -532,9 +531,8 @@ def _of_approval(approval: Approval) -> Iterator[ReplayEvent]:
             "arguments": approval.edited,
             "note": approval.note,
         }
-        yield ReplayEvent(
-            at=approval.decided, kind=_OF_APPROVALS[1], data=_without_none(body), **about
-        )
+        kind = EventKind.APPROVAL_ANSWER.value
+        yield ReplayEvent(at=approval.decided, kind=kind, data=_without_none(body), **about)
 
 
 def _of_result(result: KeptResult) -> ReplayEvent:

@@ -12,17 +12,23 @@ from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Collection, Hashable, Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
+logger = visible_logger(__name__)
 
 Row: TypeAlias = dict[str, Any]
+Write: TypeAlias = Callable[["AsyncConnection"], Awaitable[object]]
+"""Writes in the transaction of the connection; called again if the transaction fails."""
 
 ENDING_BYTES = 512
 """The bytes reserved for the end of each open call, which may be stored without long texts."""
 _ROW_BYTES = 1024
 """The bytes of a row without its long texts."""
+_RECORD_BYTES = 1024
+"""The bytes of any other write beside its content."""
+_BATCH, _BATCH_BYTES = 64, 4 * 1024 * 1024
 _LONG_TEXTS = ("arguments", "result", "message", "steps")
 
 
@@ -195,15 +201,6 @@ def _texts(row: Row) -> int:
     return size
 
 
-logger = visible_logger(__name__)
-
-Write: TypeAlias = Callable[["AsyncConnection"], Awaitable[object]]
-"""Writes in the transaction of the connection; called again if the transaction fails."""
-
-_RECORD_BYTES = 1024
-_BATCH, _BATCH_BYTES = 64, 4 * 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingWrite:
     """A waiting write, its key, and its size in bytes."""
@@ -247,7 +244,7 @@ class PendingWrites:
         is_full = before is None and len(self._waiting) >= self._most
         if is_full or self._bytes + grown > self._max_bytes:
             if not self.dropped:
-                logger.warning("Some events are not stored: the store is too slow for them")
+                logger.warning("Some records are not stored: the store is too slow for them")
             self.dropped += 1
             return False
         self._bytes += grown

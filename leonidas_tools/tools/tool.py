@@ -196,6 +196,11 @@ class Tool(Generic[P, R]):
         """Return the schema with legal parameter names, and the original of each new name."""
         return renamed_parameters(self.metadata.parameters)
 
+    def own_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return arguments by its own parameter names instead of the declared ones."""
+        own = self.declared_parameters[1]
+        return {own.get(key, key): value for key, value in arguments.items()} if own else arguments
+
     @functools.cached_property
     def validator(self) -> ArgumentValidator:
         """Return the validator of its arguments, or raise `SchemaError`."""

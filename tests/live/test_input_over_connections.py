@@ -10,6 +10,7 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
 from leonidas_tools.live.gemini import GeminiLiveProcessor
@@ -257,6 +258,7 @@ def new_state():
         profile=profile,
         adaptation=Adaptation(profile),
         source=FixedTools(),
+        session=ToolSession(),
         inputs=InputBuffer(30),
         gate_seconds=None,
     )

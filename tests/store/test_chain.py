@@ -226,6 +226,18 @@ async def test_a_long_result_is_read_by_its_user_alone(where):
         assert (await read("ana")).ok
 
 
+async def test_a_replay_has_the_long_results_of_a_user_with_a_very_long_name(where):
+    session = ToolSession("kitchen", user="a" * 200)
+    async with chain(where) as tools:
+        handle = (await tools.execute("report", session=session)).result["handle"]
+        (call,) = await tools.store.executions()
+        events = await tools.store.replay("kitchen", user=call.user)
+    assert [event.data["handle"] for event in events if event.kind == "result_kept"] == [handle]
+    async with chain(where) as tools:
+        read = await tools.execute("read_result", {"handle": handle}, session=session)
+    assert read.ok
+
+
 async def test_a_long_result_is_kept_without_its_secrets(file):
     session = ToolSession("kitchen")
     async with chain(str(file)) as tools:
@@ -463,7 +475,7 @@ async def test_a_file_that_is_held_stops_no_question_and_no_result(file, caplog)
             assert (status.records_waiting, status.records_dropped) == (3, 4)
         assert await tools.store.flush(timeout_seconds=20)
         assert [found.answer for found in await tools.store.approvals.find()] == [None, "deny"]
-    assert caplog.text.count("Some events are not stored: the store is too slow for them") == 1
+    assert caplog.text.count("Some records are not stored: the store is too slow for them") == 1
 
 
 async def test_a_store_that_cannot_be_opened_leaves_sessions_in_the_stricter_mode(tmp_path, caplog):
