@@ -44,7 +44,8 @@ _CONNECT_SECONDS = 10.0
 _BURST = 16
 _VALUES_A_TURN = 64
 """Values of a message for which the listener has one turn: a message may have very many parts."""
-_NORMAL = 1000
+NORMAL = 1000
+"""The close code of a connection that has ended as intended."""
 _ABNORMAL = 1006
 _REFUSALS = frozenset({1003, 1007, 1008, 1009, 400, 401, 403, 404})
 _STEP_FAILED = 4000
@@ -294,4 +295,4 @@ def failed_in_simulation(error: BaseException) -> bool:
 
 def ended_by_server(error: BaseException) -> bool:
     """Return whether the server has closed the connection normally."""
-    return isinstance(error, errors.APIError) and error.code == _NORMAL
+    return isinstance(error, errors.APIError) and error.code == NORMAL

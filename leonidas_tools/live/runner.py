@@ -32,8 +32,6 @@ _CONFIRM_SECONDS = 0.25
 _STABLE_SECONDS = 5.0
 """Age at which a connection counts as stable: its loss resets the count of failures."""
 _BURST = 16
-_LEFT = 1000
-"""The close code with which we end a connection."""
 _REASON = 200
 """Maximum characters of a reason that the listener receives."""
 
@@ -88,7 +86,7 @@ class ConversationRunner:
                 self._conversation.opened(self._number, setup)
                 await self._serve(link)
                 if not self._conversation.over:
-                    self._conversation.lost(_LEFT, "")
+                    self._conversation.lost(connection.NORMAL, "")
             if not self._conversation.over:
                 await self._left()
         except connection.LOST as error:

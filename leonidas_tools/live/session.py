@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
-from google.genai import errors
 
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.calls.turns import Turns
+from leonidas_tools.live.connection import ended_by_server
 from leonidas_tools.live.dead_air import SilenceFiller
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents, typed_text
@@ -54,7 +54,6 @@ _OTHER_CONNECTION = ("connection_lost", "connection_renewed")
 CALLS_SUBSTREAM = "function_call"
 """Substream of calls, responses and cancellations; upstream uses the same name."""
 
-_NORMAL_CLOSURE = 1000
 _HANDED_ON = "handed_on"
 
 
@@ -168,10 +167,8 @@ class _Loop:
                 reading = processor.create_task(self._read(content))
                 await self._converse()
                 reading.cancel()
-        except errors.APIError as error:
-            failure = None if error.code == _NORMAL_CLOSURE else error
         except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
-            failure = error
+            failure = None if ended_by_server(error) else error
         finally:
             for end in ends:
                 end()

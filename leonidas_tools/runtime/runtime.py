@@ -169,11 +169,7 @@ class ToolRuntime:
         call, refusal = self._made(name, arguments, session, call_id)
         if autonomous:
             call = replace(call, autonomous=True)
-        if call.tool is None:
-            similar = None if refusal is not None else self.executor.similar(call)
-            if similar is None:
-                return self.executor.end_unstarted(call, self.executor.unknown(call))
-            call = similar
+        call, refusal = self.executor.meant(call, refusal)
         if refusal is not None:
             return self.executor.end_unstarted(call, refusal)
         return await self.executor.run(call)
