@@ -144,6 +144,25 @@ async def test_a_server_that_reads_nothing_is_left():
             await sent_without_end(socket)
 
 
+async def test_a_server_that_reads_almost_nothing_is_left(monkeypatch):
+    monkeypatch.setattr(gradual_socket, "_FEWEST_BYTES_PER_SECOND", 100_000_000)
+    is_left = asyncio.Event()
+
+    async def reads_a_little(socket):
+        socket.transport.pause_reading()
+        unread = socket.transport.get_extra_info("socket")._sock
+        while not is_left.is_set():
+            with contextlib.suppress(BlockingIOError):
+                unread.recv(100_000)
+            await asyncio.sleep(0.01)
+        socket.transport.resume_reading()
+
+    async with connected_to(reads_a_little, ping_timeout=0.1) as socket:
+        with pytest.raises(ConnectionClosed):
+            await sent_without_end(socket)
+        is_left.set()
+
+
 async def test_a_connection_to_a_server_that_reads_nothing_can_be_closed():
     async with connected_to(reads_nothing, ping_timeout=None) as socket:
         with pytest.raises(TimeoutError):
