@@ -35,6 +35,7 @@ class PartQueue:
     def __init__(self) -> None:
         self._parts: CoalescingQueue[ProcessorPart] = parts_queue()
         self._bytes = 0
+        self._since_barge_in = 0
         self._changed = asyncio.Event()
         self._closed = False
         self._reader_waits = False
@@ -42,8 +43,11 @@ class PartQueue:
 
     def put(self, part: ProcessorPart) -> None:
         """Add a part, and drop the queued speech if the part signals a barge-in."""
-        if self._parts and part.metadata.get("interrupted"):
-            self._drop(is_speech)
+        if part.metadata.get("interrupted"):
+            # No speech waits before it: a scan of all parts for each barge-in would take long.
+            self._drop(is_speech, newest=self._since_barge_in)
+            self._since_barge_in = 0
+        self._since_barge_in += 1
         self._bytes += _bytes_of(part)
         if self._bytes > _MOST_BYTES:
             logger.warning(
@@ -57,14 +61,16 @@ class PartQueue:
             self._parts.append_replaceable(part, *source)
         self._changed.set()
 
-    def _drop(self, is_unwanted: Callable[[ProcessorPart], bool]) -> None:
+    def _drop(
+        self, is_unwanted: Callable[[ProcessorPart], bool], newest: int | None = None
+    ) -> None:
         def is_dropped(part: ProcessorPart) -> bool:
             if not is_unwanted(part):
                 return False
             self._bytes -= _bytes_of(part)
             return True
 
-        self._parts.remove(is_dropped)
+        self._parts.remove(is_dropped, newest)
 
     def close(self, failure: BaseException | None = None) -> None:
         """End the stream, and raise the first failure to the reader after the last part."""

@@ -7,14 +7,17 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from genai_processors.content_api import ProcessorPart
 from google.genai import Client, errors
 from google.genai.live import AsyncSession
+from hypothesis import given
+from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import CLIENT, Protocol
 
-from leonidas_tools.live import gradual_socket
+from leonidas_tools.live import gradual_socket, part_queue
 from leonidas_tools.live.connection import Connection
 from leonidas_tools.live.gradual_socket import GradualSocket
 from leonidas_tools.live.part_queue import PartQueue
@@ -246,3 +249,37 @@ async def test_messages_of_many_parts_do_not_outrun_a_listener_that_reads(others
     await listening
     assert read == 60 * (250 + len(others))
     assert most_waiting < 1_000
+
+
+def barge_in():
+    return ProcessorPart("", metadata={"interrupted": True})
+
+
+def test_a_server_that_interrupts_without_end_has_each_part_looked_at_once(monkeypatch):
+    looked_at = []
+    is_speech = part_queue.is_speech
+    monkeypatch.setattr(part_queue, "is_speech", lambda p: looked_at.append(p) or is_speech(p))
+    out = PartQueue()
+    for _ in range(200):
+        out.put(barge_in())
+        out.put(ProcessorPart(b"sound", mimetype="audio/pcm"))
+    assert len(looked_at) < 400
+
+
+@given(st.lists(st.sampled_from(["sound", "text", "barge-in", "read"])))
+def test_a_barge_in_drops_all_speech_that_waits_and_nothing_else(steps):
+    out, waiting = PartQueue(), []
+    for step in steps:
+        if step == "read" and waiting:
+            assert out._parts.popleft() is waiting.pop(0)
+        elif step != "read":
+            parts = {
+                "sound": ProcessorPart(b"sound", mimetype="audio/pcm"),
+                "text": ProcessorPart("text"),
+                "barge-in": barge_in(),
+            }
+            if step == "barge-in":
+                waiting = [part for part in waiting if not part_queue.is_speech(part)]
+            out.put(parts[step])
+            waiting.append(parts[step])
+    assert [out._parts.popleft() for _ in range(len(out._parts))] == waiting
