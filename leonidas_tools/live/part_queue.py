@@ -104,13 +104,19 @@ class PartQueue:
 
 
 def _bytes_of(part: ProcessorPart) -> int:
-    """Return the size of a part with media or plain text, or 0 for any other part."""
+    """Return the size of a part with media, plain text or code, or 0 for any other part."""
     if isinstance(part, EventPart):  # which is encoded only when it is read
         return 0
-    blob, text = part.part.inline_data, part.part.text
-    if blob is not None:
-        return len(blob.data or b"") + _PART_BYTES
-    return len(text) + _PART_BYTES if text and part.mimetype == "text/plain" else 0
+    inner = part.part
+    if inner.inline_data is not None:
+        return len(inner.inline_data.data or b"") + _PART_BYTES
+    if inner.text:
+        return len(inner.text) + _PART_BYTES if part.mimetype == "text/plain" else 0
+    if inner.executable_code is not None:  # which the model runs itself, as its output below
+        return len(inner.executable_code.code or "") + _PART_BYTES
+    if inner.code_execution_result is not None:
+        return len(inner.code_execution_result.output or "") + _PART_BYTES
+    return 0
 
 
 def is_speech(part: ProcessorPart) -> bool:

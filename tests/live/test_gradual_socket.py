@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from genai_processors.content_api import ProcessorPart
-from google.genai import Client, errors
+from google.genai import Client, errors, types
 from google.genai.live import AsyncSession
 from hypothesis import given
 from hypothesis import strategies as st
@@ -283,3 +283,19 @@ def test_a_barge_in_drops_all_speech_that_waits_and_nothing_else(steps):
             out.put(parts[step])
             waiting.append(parts[step])
     assert [out._parts.popleft() for _ in range(len(out._parts))] == waiting
+
+
+@pytest.mark.parametrize(
+    "code",
+    [{"executableCode": {"code": "x" * 1000}}, {"codeExecutionResult": {"output": "x" * 1000}}],
+)
+def test_code_that_a_listener_leaves_unread_is_dropped_before_it_fills_the_memory(
+    monkeypatch, code
+):
+    monkeypatch.setattr(part_queue, "_MOST_BYTES", 100_000)
+    content = {"serverContent": {"modelTurn": {"parts": [code]}}}
+    out = PartQueue()
+    for _ in range(1_000):
+        for part in parts_of(types.LiveServerMessage.model_validate(content)):
+            out.put(part)
+    assert len(out._parts) < 100
