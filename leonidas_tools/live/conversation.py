@@ -42,6 +42,7 @@ class Conversation:
         self._sending = OutgoingScheduler(state)
         self._receiver = ServerMessageHandler(state)
         self._reported_dropped = 0
+        self._is_server_slow = False
         self._refused: Setup | None = None
 
     # The user's side.
@@ -58,15 +59,22 @@ class Conversation:
                 state.calls.queue_late(part)
             elif not state.calls.knows(response.id):
                 # A response to a call of another source is sent like other input.
-                state.inputs.put(part, bounded=False)
+                state.inputs.put(part, state.now(), bounded=False)
             else:
                 state.calls.answer(part)
         elif is_input(part):
-            bounded = not state.connected or self._sending.is_gated()
-            state.inputs.put(part, bounded=bounded)
+            self._put_input(part)
         elif part.part.function_call is None:  # a later stage would run a call as the model's
             state.out.put(part)
         state.changed.set()
+
+    def _put_input(self, part: ProcessorPart) -> None:
+        inputs, bounded = self.state.inputs, not self.state.connected or self._sending.is_gated()
+        dropped = inputs.dropped
+        inputs.put(part, self.state.now(), bounded=bounded)
+        if inputs.dropped > dropped and not bounded and not self._is_server_slow:
+            self._is_server_slow = True
+            logger.warning("The server reads too slowly: the oldest audio and video is dropped")
 
     def end_input(self) -> None:
         """Record that the user's input has ended."""
@@ -155,6 +163,7 @@ class Conversation:
         state.calls.opened(number=number)
         state.turn.end()
         state.renewal = Renewal()
+        self._is_server_slow = False
         self._sending.opened()
         self._receiver.opened()
         if self._refused is None:

@@ -100,8 +100,9 @@ class GeminiLiveProcessor(Stage):
         profile: The profile of the model, or the name of a built-in profile; by default chosen by
             the model's name.
         held_audio_seconds: Seconds of audio and video to buffer at most while there is no
-            connection, or while the microphone is held back. The oldest is dropped first; the next
-            connection event counts dropped parts.
+            connection, while the microphone is held back, or once the server has left the oldest
+            unread for as long. The oldest is dropped first; the next connection event counts
+            dropped parts.
         gate_microphone_seconds: Seconds to hold back the microphone at most while the model waits
             for a tool, for models that close the connection otherwise. `None` disables this.
         give_up_seconds: Seconds without a connection before the stream ends with an error. The

@@ -25,6 +25,7 @@ class _Input:
 
     place: int
     part: ProcessorPart
+    since: float = 0.0
     message: int = 0
     at: float = 0.0
     is_repeated: bool = False
@@ -33,9 +34,12 @@ class _Input:
 class InputBuffer:
     """A buffer of the user's input for the model.
 
-    At most `held_seconds` of audio and video wait; the oldest are dropped first. Sent input is kept
-    until its arrival is confirmed, because a lost network is detected late. It is kept for at most
-    three seconds if the server is slow to confirm, else for at most `held_seconds`.
+    At most `held_seconds` of audio and video wait; the oldest are dropped first. While they are
+    sent, more may wait until the oldest has waited for that long: the server reads too slowly.
+
+    Sent input is kept until its arrival is confirmed, because a lost network is detected late. It
+    is kept for at most three seconds if the server is slow to confirm, else for at most
+    `held_seconds`.
     """
 
     def __init__(self, held_seconds: float) -> None:
@@ -54,11 +58,11 @@ class InputBuffer:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, part: ProcessorPart, *, bounded: bool) -> None:
-        """Add input of the user."""
-        self._waiting.append(_Input(place=next(self._places), part=part))
+    def put(self, part: ProcessorPart, now: float, *, bounded: bool) -> None:
+        """Add input of the user; `bounded` while it cannot be sent."""
+        self._waiting.append(_Input(place=next(self._places), part=part, since=now))
         self._seconds += _seconds(part)
-        while bounded and self._seconds > self._held_seconds:
+        while self._seconds > self._held_seconds and (bounded or self._is_late(now)):
             self._drop_oldest()
 
     def put_first(self, part: ProcessorPart) -> None:
@@ -108,6 +112,11 @@ class InputBuffer:
         while self._sent[0].at < now - self._kept_seconds:
             self._sent.popleft()
         return taken.part
+
+    def _is_late(self, now: float) -> bool:
+        """Return whether the oldest audio or video has waited longer than input is held."""
+        oldest = next((each for each in self._waiting if _seconds(each.part)), None)
+        return oldest is not None and oldest.since < now - self._held_seconds
 
     def _drop_oldest(self) -> None:
         for index, waiting in enumerate(self._waiting):

@@ -38,6 +38,7 @@ class PartQueue:
     def __init__(self) -> None:
         self._parts: CoalescingQueue[ProcessorPart] = parts_queue()
         self._bytes = 0
+        self._since_barge_in = 0
         self._changed = asyncio.Event()
         self._closed = False
         self._reader_waits = False
@@ -45,8 +46,11 @@ class PartQueue:
 
     def put(self, part: ProcessorPart) -> None:
         """Add a part, and drop the queued speech if the part signals a barge-in."""
-        if self._parts and part.metadata.get("interrupted"):
-            self._drop(is_speech)
+        if part.metadata.get("interrupted"):
+            # No speech waits before it: a scan of all parts for each barge-in would take long.
+            self._drop(is_speech, newest=self._since_barge_in)
+            self._since_barge_in = 0
+        self._since_barge_in += 1
         self._bytes += _bytes_of(part)
         if self._bytes > _MOST_BYTES:
             logger.warning(
@@ -60,14 +64,16 @@ class PartQueue:
             self._parts.append_replaceable(part, *source)
         self._changed.set()
 
-    def _drop(self, is_unwanted: Callable[[ProcessorPart], bool]) -> None:
+    def _drop(
+        self, is_unwanted: Callable[[ProcessorPart], bool], newest: int | None = None
+    ) -> None:
         def is_dropped(part: ProcessorPart) -> bool:
             if not is_unwanted(part):
                 return False
             self._bytes -= _bytes_of(part)
             return True
 
-        self._parts.remove(is_dropped)
+        self._parts.remove(is_dropped, newest)
 
     def close(self, failure: BaseException | None = None) -> None:
         """End the stream, and raise the first failure to the reader after the last part."""
@@ -101,13 +107,19 @@ class PartQueue:
 
 
 def _bytes_of(part: ProcessorPart) -> int:
-    """Return the size of a part with media or plain text, or 0 for any other part."""
+    """Return the size of a part with media, plain text or code, or 0 for any other part."""
     if isinstance(part, EventPart):  # which is encoded only when it is read
         return 0
-    blob, text = part.part.inline_data, part.part.text
-    if blob is not None:
-        return len(blob.data or b"") + _PART_BYTES
-    return len(text) + _PART_BYTES if text and part.mimetype == "text/plain" else 0
+    inner = part.part
+    if inner.inline_data is not None:
+        return len(inner.inline_data.data or b"") + _PART_BYTES
+    if inner.text:
+        return len(inner.text) + _PART_BYTES if part.mimetype == "text/plain" else 0
+    if inner.executable_code is not None:  # which the model runs itself, as its output below
+        return len(inner.executable_code.code or "") + _PART_BYTES
+    if inner.code_execution_result is not None:
+        return len(inner.code_execution_result.output or "") + _PART_BYTES
+    return 0
 
 
 def is_speech(part: ProcessorPart) -> bool:

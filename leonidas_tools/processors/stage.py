@@ -183,19 +183,28 @@ class CoalescingQueue(Generic[T]):
             kept: T = self._mark(item, first.dropped) if first.dropped else item
             return kept
 
-    def remove(self, is_unwanted: Callable[[T], bool]) -> None:
-        """Remove every item for which `is_unwanted` is true."""
-        kept: deque[T | _Replaceable[T]] = deque()
-        self._waiting.clear()
-        self._gone = 0
-        for each in self._items:
-            if isinstance(each, _Replaceable):
-                if not each.is_gone and not is_unwanted(cast("T", each.item)):
-                    self._waiting.setdefault(each.source, deque()).append(each)
+    def remove(self, is_unwanted: Callable[[T], bool], newest: int | None = None) -> None:
+        """Remove every item, or of the newest ones, for which `is_unwanted` is true."""
+        kept: list[T | _Replaceable[T]] = []
+        most = len(self._items)
+        for _ in range(most if newest is None else min(newest, most)):
+            each = self._items.pop()
+            if not isinstance(each, _Replaceable):
+                if not is_unwanted(each):
                     kept.append(each)
-            elif not is_unwanted(each):
+            elif each.is_gone:
+                self._gone -= 1
+            elif is_unwanted(cast("T", each.item)):
+                self._forget(each)
+            else:
                 kept.append(each)
-        self._items = kept
+        self._items.extend(reversed(kept))
+
+    def _forget(self, removed: _Replaceable[T]) -> None:
+        waiting = self._waiting[removed.source]
+        waiting.remove(removed)
+        if not waiting:
+            del self._waiting[removed.source]
 
 
 def _is_gone(item: object) -> bool:

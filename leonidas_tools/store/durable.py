@@ -30,6 +30,7 @@ from leonidas_tools.session.resumption import is_from_elsewhere
 from leonidas_tools.store.queries import (
     HAPPENED,
     RESUMABLE_SECONDS,
+    CallsElsewhere,
     Repetition,
     find_execution,
     find_repeated,
@@ -41,7 +42,7 @@ from leonidas_tools.store.rows import INTERRUPTED, STARTED
 from leonidas_tools.store.runs import LOST_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.calls.call import Run, ToolCall
@@ -118,7 +119,7 @@ class CallStarts:
         *,
         bound: float,
         known_until: float,
-        open_before: Collection[str],
+        elsewhere: CallsElsewhere | None,
         timeout_seconds: float,
     ) -> ToolResult | None:
         """Return the result of the earlier call of the session that this call repeats, if any.
@@ -128,7 +129,7 @@ class CallStarts:
         """
         if call.id is None:
             return None
-        repetition = self._repetition(call, bound, known_until, open_before)
+        repetition = self._repetition(call, bound, known_until, elsewhere)
         asked = self._asked(call)
         result: ToolResult | None = None
         while result is None:
@@ -167,7 +168,7 @@ class CallStarts:
         return None if before.status in _NOT_RUN else _answer(before, call)
 
     def _repetition(
-        self, call: ToolCall, bound: float, known_until: float, open_before: Collection[str]
+        self, call: ToolCall, bound: float, known_until: float, elsewhere: CallsElsewhere | None
     ) -> Repetition:
         received, first = asked_as(call), self._recorder.first_start(call.session)
         return Repetition(
@@ -179,7 +180,7 @@ class CallStarts:
             # The call that binds a session begins before the session is bound.
             bound=bound if first is None else min(bound, first),
             known_until=known_until,
-            open_before=open_before,
+            elsewhere=elsewhere,
         )
 
     def _asked(self, call: ToolCall) -> _Asked:
@@ -212,6 +213,7 @@ class CallStarts:
         current_entry = self._calls.find(key_of(call))
         told = call.session.get(_Told).ids
         taken = 0
+        open_before = () if repetition.elsewhere is None else repetition.elsewhere.open
         for before in await self._candidates(repetition, database):
             is_told = before.id in told and before.call_id != repetition.call_id
             is_current = current_entry is not None and before.id == current_entry.id
@@ -223,7 +225,7 @@ class CallStarts:
                 elif taken and _went_on(before):
                     taken -= 1
                 else:
-                    return before, is_later and before.id not in repetition.open_before
+                    return before, is_later and before.id not in open_before
         return None, False
 
     async def _candidates(self, call: Repetition, database: Database) -> list[Execution]:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, case, func, or_, select, update
+from sqlalchemy import and_, case, false, func, literal, or_, select, union_all, update
 
 from leonidas_tools.calls.call import CANCELLED_CALL, ResultStatus
 from leonidas_tools.calls.events import EventKind
@@ -26,7 +26,7 @@ from leonidas_tools.tools.metadata import ToolEffect
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from sqlalchemy import Row, Select
+    from sqlalchemy import ColumnElement, Row, Select
 
     from leonidas_tools.store.database import Database
 
@@ -77,6 +77,17 @@ async def find_executions(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CallsElsewhere:
+    """The calls of a session in other openings of the store, when the session began here.
+
+    Their times say nothing: the clocks of two machines may differ.
+    """
+
+    open: Collection[str]  # the ids of those that ran
+    newest: Mapping[str, float]  # when the newest of each opening began, by its own clock
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Repetition:
     """A call that may repeat an earlier one."""
 
@@ -87,20 +98,43 @@ class Repetition:
     run: str  # the id of this opening of the store
     bound: float  # when the session began in this process, in seconds since the epoch
     known_until: float  # until when the model knows the results, in seconds since the epoch
-    open_before: Collection[str]  # calls that ran elsewhere when the session began here
+    elsewhere: CallsElsewhere | None  # when the session began here; `None` if they are unknown
 
 
-async def find_open(database: Database, *, session: str, user: str, run: str) -> list[str]:
-    """Return the ids of the session's calls in other openings of the store that have not ended."""
-    query = (
-        select(executions.c.id)
-        .where(executions.c.session == session, executions.c.user == user)
-        .where(executions.c.run != run, executions.c.ended.is_(None))
-        .order_by(executions.c.started.desc())
+async def find_elsewhere(
+    database: Database, *, session: str, user: str, run: str
+) -> CallsElsewhere:
+    """Return the calls of a session in other openings of the store."""
+    table = executions.c
+    made = and_(table.session == session, table.user == user, table.run != run)
+    still_open = (
+        select(table.id, table.run, table.started)
+        .where(made, table.ended.is_(None))
+        .order_by(table.started.desc())
         .limit(_MOST_REPEATED)
+        .subquery()
     )
+    newest = select(literal(""), table.run, func.max(table.started)).where(made).group_by(table.run)
+    # One statement: a call that begins or ends meanwhile must not be missing from both.
+    query = union_all(select(still_open), newest)
     async with database.reading() as connection:
-        return list((await connection.execute(query)).scalars())
+        found = (await connection.execute(query)).all()
+    return CallsElsewhere(
+        open=frozenset(id_ for id_, _, _ in found if id_),
+        newest={run: started for id_, run, started in found if not id_},
+    )
+
+
+def _went_on_after(call: Repetition) -> ColumnElement[bool]:
+    """Return the condition of calls that ran elsewhere after the session began here."""
+    before, table = call.elsewhere, executions.c
+    if before is None:
+        return false()
+    return or_(
+        table.id.in_(before.open),
+        and_(table.run != call.run, table.run.not_in(before.newest)),
+        *(and_(table.run == run, table.started > at) for run, at in before.newest.items()),
+    )
 
 
 async def find_repeated(database: Database, call: Repetition) -> list[Execution]:
@@ -109,8 +143,8 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
     They are the session's calls of the tool with this id, and those with any id whose outcome the
     model may not have received: they began elsewhere and have not ended, were cancelled by another
     process (as when it stops) or by the model (though they went on), ended after `known_until`, or
-    still ran when the session began here, whatever the clock of their machine says. With them are
-    the calls that have got the result of one that went on.
+    ran after the session began here, whatever the clock of their machine says. With them are the
+    calls that have got the result of one that went on.
     """
     is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(_MAY_HAVE_RUN))
     is_unheard = or_(
@@ -129,7 +163,7 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
         ),
         and_(
             executions.c.status.in_(_MAY_HAVE_RUN),
-            or_(executions.c.ended > call.known_until, executions.c.id.in_(call.open_before)),
+            or_(executions.c.ended > call.known_until, _went_on_after(call)),
         ),
     )
     is_elsewhere = and_(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.rules.rule import Rule
     from leonidas_tools.session.table_access import TableAccess
+    from leonidas_tools.store.queries import CallsElsewhere
     from leonidas_tools.store.rows import Preferences
     from leonidas_tools.store.store import Store
     from leonidas_tools.store.writer import Writer
@@ -58,8 +59,8 @@ class _SessionState:
     """The time until which calls wait for `loading`."""
     loading: asyncio.Task[None] | None = None
     is_loaded: bool = False
-    open_before: frozenset[str] = frozenset()
-    """The ids of the calls that ran elsewhere when it was bound; clocks of machines may differ."""
+    elsewhere: CallsElsewhere | None = None
+    """The calls elsewhere when it was bound; `None` until they are read."""
     has_counts: bool = False
     """Whether the calls that other processes made are counted."""
     has_tasks_of_another: bool = False
@@ -133,10 +134,10 @@ class SessionBinding:
         known = None if resumption is None else resumption.known_until
         return self.bound(session) if known is None else known
 
-    def open_before(self, session: ToolSession) -> frozenset[str]:
-        """Return the ids of the calls that ran elsewhere when the session was bound."""
+    def elsewhere(self, session: ToolSession) -> CallsElsewhere | None:
+        """Return the calls elsewhere when the session was bound; `None` if they are unknown."""
         state = self._sessions.get(session)
-        return frozenset() if state is None else state.open_before
+        return None if state is None else state.elsewhere
 
     async def close(self) -> None:
         """Unbind all sessions; their long results stay readable while they are in memory."""
@@ -234,7 +235,7 @@ class SessionBinding:
         before = state.bound if first is None else min(state.bound, first)
         preferences: Preferences | None = None
         try:
-            open_before = await self._store.open_elsewhere(session.id, user=user)
+            elsewhere = await self._store.calls_elsewhere(session.id, user=user)
             if user is not None:
                 preferences = await self._store.preferences.read(user)
             tasks = await self._store.tasks.read(session.id, user=user)
@@ -248,7 +249,7 @@ class SessionBinding:
             return
         if state.user != user:
             return
-        state.open_before = frozenset(open_before)
+        state.elsewhere = elsewhere
         for tool in read:
             session.get(UntrustedContent).mark(tool)
         if not state.has_counts:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from leonidas_tools.policies.call_limits import EarlierCalls
     from leonidas_tools.settings.tool_configuration import ToolConfiguration
     from leonidas_tools.store.approvals import LeftQuestion
+    from leonidas_tools.store.queries import CallsElsewhere
     from leonidas_tools.store.rows import Approval, Execution, KeptResult, SessionSummary
     from leonidas_tools.tools.registry import AnyTool
 
@@ -209,7 +210,7 @@ class Store:
                 self._database,
                 bound=self._sessions.bound(call.session),
                 known_until=self._sessions.known_until(call.session),
-                open_before=self._sessions.open_before(call.session),
+                elsewhere=self._sessions.elsewhere(call.session),
                 timeout_seconds=timeout_seconds,
             )
         except TimeoutError:
@@ -305,13 +306,13 @@ class Store:
             self._database, session=name_of(session), user=user_name_of(user)
         )
 
-    async def open_elsewhere(self, session: str, *, user: str | None) -> list[str]:
-        """Return the ids of a session's calls in other processes that have not ended.
+    async def calls_elsewhere(self, session: str, *, user: str | None) -> CallsElsewhere:
+        """Return the calls of a session in other processes.
 
         Raises:
             StoreError: The calls cannot be read.
         """
-        return await queries.find_open(
+        return await queries.find_elsewhere(
             self._database,
             session=name_of(session),
             user=user_name_of(user),

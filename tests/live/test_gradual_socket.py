@@ -7,14 +7,17 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from google.genai import Client, errors
+from genai_processors.content_api import ProcessorPart
+from google.genai import Client, errors, types
 from google.genai.live import AsyncSession
+from hypothesis import given
+from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import CLIENT, Protocol
 
-from leonidas_tools.live import gradual_socket
+from leonidas_tools.live import gradual_socket, part_queue
 from leonidas_tools.live.connection import Connection
 from leonidas_tools.live.gradual_socket import GradualSocket
 from leonidas_tools.live.part_queue import PartQueue
@@ -144,6 +147,25 @@ async def test_a_server_that_reads_nothing_is_left():
             await sent_without_end(socket)
 
 
+async def test_a_server_that_reads_almost_nothing_is_left(monkeypatch):
+    monkeypatch.setattr(gradual_socket, "_FEWEST_BYTES_PER_SECOND", 100_000_000)
+    is_left = asyncio.Event()
+
+    async def reads_a_little(socket):
+        socket.transport.pause_reading()
+        unread = socket.transport.get_extra_info("socket")._sock
+        while not is_left.is_set():
+            with contextlib.suppress(BlockingIOError):
+                unread.recv(100_000)
+            await asyncio.sleep(0.01)
+        socket.transport.resume_reading()
+
+    async with connected_to(reads_a_little, ping_timeout=0.1) as socket:
+        with pytest.raises(ConnectionClosed):
+            await sent_without_end(socket)
+        is_left.set()
+
+
 async def test_a_connection_to_a_server_that_reads_nothing_can_be_closed():
     async with connected_to(reads_nothing, ping_timeout=None) as socket:
         with pytest.raises(TimeoutError):
@@ -227,3 +249,53 @@ async def test_messages_of_many_parts_do_not_outrun_a_listener_that_reads(others
     await listening
     assert read == 60 * (250 + len(others))
     assert most_waiting < 1_000
+
+
+def barge_in():
+    return ProcessorPart("", metadata={"interrupted": True})
+
+
+def test_a_server_that_interrupts_without_end_has_each_part_looked_at_once(monkeypatch):
+    looked_at = []
+    is_speech = part_queue.is_speech
+    monkeypatch.setattr(part_queue, "is_speech", lambda p: looked_at.append(p) or is_speech(p))
+    out = PartQueue()
+    for _ in range(200):
+        out.put(barge_in())
+        out.put(ProcessorPart(b"sound", mimetype="audio/pcm"))
+    assert len(looked_at) < 400
+
+
+@given(st.lists(st.sampled_from(["sound", "text", "barge-in", "read"])))
+def test_a_barge_in_drops_all_speech_that_waits_and_nothing_else(steps):
+    out, waiting = PartQueue(), []
+    for step in steps:
+        if step == "read" and waiting:
+            assert out._parts.popleft() is waiting.pop(0)
+        elif step != "read":
+            parts = {
+                "sound": ProcessorPart(b"sound", mimetype="audio/pcm"),
+                "text": ProcessorPart("text"),
+                "barge-in": barge_in(),
+            }
+            if step == "barge-in":
+                waiting = [part for part in waiting if not part_queue.is_speech(part)]
+            out.put(parts[step])
+            waiting.append(parts[step])
+    assert [out._parts.popleft() for _ in range(len(out._parts))] == waiting
+
+
+@pytest.mark.parametrize(
+    "code",
+    [{"executableCode": {"code": "x" * 1000}}, {"codeExecutionResult": {"output": "x" * 1000}}],
+)
+def test_code_that_a_listener_leaves_unread_is_dropped_before_it_fills_the_memory(
+    monkeypatch, code
+):
+    monkeypatch.setattr(part_queue, "_MOST_BYTES", 100_000)
+    content = {"serverContent": {"modelTurn": {"parts": [code]}}}
+    out = PartQueue()
+    for _ in range(1_000):
+        for part in parts_of(types.LiveServerMessage.model_validate(content)):
+            out.put(part)
+    assert len(out._parts) < 100

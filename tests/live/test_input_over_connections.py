@@ -231,9 +231,9 @@ def test_input_that_is_given_back_waits_in_its_place(steps):
     inputs, message = InputBuffer(30), 0
     for number, step in enumerate(steps):
         if step == "put":
-            inputs.put(frame(number), bounded=False)
+            inputs.put(frame(number), 0.0, bounded=False)
         elif step == "text":
-            inputs.put(typed(str(number)), bounded=False)
+            inputs.put(typed(str(number)), 0.0, bounded=False)
         elif step == "take" and len(inputs):
             message += 1
             if not number % 2 or inputs.take_text(message, 0.0) is None:
@@ -273,6 +273,24 @@ async def test_a_deadline_that_passes_while_messages_are_chosen_is_not_missed():
     state.renewal = state.renewal.announced_for(deadline + 0.5)
 
     assert talk.next_check(looked_at) == pytest.approx(deadline)
+
+
+@on_elastic_time
+async def test_sound_that_a_slow_server_leaves_unread_is_dropped_once_it_is_stale(caplog):
+    state = new_state()
+    talk = Conversation(state)
+    talk.opened(1, talk.next_setup())
+    talk.put(typed("0"))
+    for number in range(60 * SECOND):
+        talk.put(frame(number))
+    await passes(29)
+    talk.put(frame(60 * SECOND))
+    assert (len(state.inputs), caplog.messages) == (60 * SECOND + 2, [])
+    await passes(2)
+    talk.put(frame(60 * SECOND + 1))
+    waiting = [number_in(state.inputs.take(1, state.now())) for _ in range(len(state.inputs))]
+    assert waiting == [0, *range(30 * SECOND + 2, 60 * SECOND + 2)]
+    assert caplog.messages == ["The server reads too slowly: the oldest audio and video is dropped"]
 
 
 async def test_a_turn_of_many_long_calls_is_remembered_within_bounds():

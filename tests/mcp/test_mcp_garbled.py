@@ -1,6 +1,7 @@
 """An answer that cannot be decoded fails its own call and no other."""
 
 import asyncio
+import json
 import threading
 
 import pytest
@@ -15,7 +16,8 @@ from tests.mcp.logins import Listener
 class Garbled:
     """A server over HTTP; what `garbled` answers is said to be compressed and is not."""
 
-    def __init__(self):
+    def __init__(self, *, streams=False):
+        self.streams = streams
         self._listener = Listener()
         self.url = f"{self._listener.url}/mcp"
         self.waiting, self.may_end = threading.Event(), threading.Event()
@@ -37,7 +39,10 @@ class Garbled:
         if result is None:
             kind = {"content-type": "application/json", "content-encoding": "gzip"}
             return Response(b"\xff\x00", headers=kind)
-        return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        answer = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        if self.streams:
+            return Response(f"data: {answer}\n\n", media_type="text/event-stream")
+        return Response(answer, media_type="application/json")
 
     async def _hello(self, params):
         about = {"name": "garbled", "version": "1"}
@@ -46,11 +51,14 @@ class Garbled:
 
     async def _tools(self, _):
         schema = {"type": "object"}
-        return {"tools": [{"name": n, "inputSchema": schema} for n in ("garbled", "other")]}
+        names = "garbled", "half", "other"
+        return {"tools": [{"name": n, "inputSchema": schema} for n in names]}
 
     async def _call(self, params):
         if params["name"] == "garbled":
             return None
+        if params["name"] == "half":
+            return {"content": [{"type": "text", "text": "Half an emoji: \ud83d"}]}
         self.waiting.set()
         await asyncio.to_thread(self.may_end.wait, 20)
         return {"content": [{"type": "text", "text": "fine"}]}
@@ -68,4 +76,14 @@ async def test_an_answer_that_cannot_be_decoded_ends_no_other_call(serve):
         assert (await other).result == "fine"
     finally:
         server.may_end.set()
+        await asyncio.to_thread(server.close)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_half_an_emoji_in_an_answer_is_read_as_a_replacement_character(serve, streams):
+    server = Garbled(streams=streams)
+    try:
+        lab = await serve({"url": server.url}).ready()
+        assert (await lab.call("half")).result == "Half an emoji: \ufffd"
+    finally:
         await asyncio.to_thread(server.close)

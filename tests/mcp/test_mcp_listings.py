@@ -103,6 +103,18 @@ async def test_what_is_excluded_may_be_wrong_and_what_is_not_there_is_not_missed
     assert not [r for r in caplog.records if r.levelname == "WARNING"]
 
 
+CUT = "Cut in an emoji: \ud83d"
+
+
+async def test_half_an_emoji_keeps_no_tool_away(listed):
+    cut = {**described("cut"), "description": CUT}
+    server = await listed(cut, GOOD, {**GOOD, "name": CUT})
+    name = CUT.replace("\ud83d", "\ufffd")
+    assert list(server.tools) == ["cut", "good", name]
+    assert server.tools["cut"].metadata.description == name
+    assert (await server.call(name)).result == name
+
+
 async def test_a_listing_that_is_none_at_all_is_refused(serve, tmp_path):
     (tmp_path / "listed.json").write_text('"tools"')
     server = serve(forked("scripted.py", tmp_path / "listed.json"))

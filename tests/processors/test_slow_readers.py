@@ -226,7 +226,7 @@ def test_nothing_but_the_oldest_of_a_source_is_dropped_and_the_order_stays(steps
             if queue:
                 found.append(queue.popleft())
         elif step == "remove":
-            queue.remove(lambda item: item[0] == "a")
+            queue.remove(lambda item: item[0] == "a", newest=None if number % 2 else 100)
             removed |= {item[1] for item in put if item[0] == "a"}
         else:
             put.append((step, number))

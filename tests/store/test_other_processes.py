@@ -176,6 +176,21 @@ async def test_a_clock_that_differs_gives_a_call_no_second_effect(where, here, a
         assert (await here.order("tea", "c4")).result == "tea, ordered here"
 
 
+@pytest.mark.parametrize("ahead_seconds", [-600.0, 600.0])
+async def test_a_call_that_another_clock_dates_before_the_session_is_not_run_again(
+    where, here, ahead_seconds
+):
+    assert (await here.order("coffee", "c1")).ok  # the session is bound
+    with ordering(where, ahead_seconds=ahead_seconds) as child:
+        says(child, "order tea c2")
+        hears(child, "runs tea")
+        says(child, "serve")
+        hears(child, "ok")
+        assert (await here.order("tea", "c3")).result == "tea, ordered elsewhere"
+        assert await here.tools.store.flush()
+        assert (await here.order("tea", "c4")).result == "tea, ordered here"
+
+
 @pytest.mark.slow
 async def test_a_clock_that_is_ahead_makes_no_call_of_a_dead_process_one_of_the_same_time(
     where, here

@@ -33,6 +33,50 @@ _AT_THE_END = re.compile(_ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*\Z")
 _METHOD = re.compile(rb'\s*\{[^{}\[\]]*"method"\s*:')
 
 
+_HALF = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})|[c-fC-F][0-9a-fA-F]{2})"
+)
+"""A first half of a character that no second follows, or any second half."""
+_FIRST_HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
+_ESCAPE_BYTES = 6
+_BYTES_BEFORE = 256
+"""Bytes before a half that are searched for backslashes: a server may write any number."""
+_MOST_HALVES = 10_000
+"""Most halves that are looked at: a thousand take a millisecond."""
+
+
+def without_halves(message: bytes) -> bytes:
+    r"""Return a JSON message whose escaped halves of a character are replacement characters.
+
+    Servers in JavaScript write one where they cut a text in the middle of an emoji. JSON allows it,
+    and Python's libraries do not read the message.
+
+    Example:
+        >>> without_halves(rb'["\ud83d\ude00", "\ud83d", "\\ud83d"]')
+        b'["\\ud83d\\ude00", "\\ufffd", "\\\\ud83d"]'
+    """
+    if b"\\ud" not in message and b"\\uD" not in message:
+        return message
+    return _HALF.sub(_replaced, message, count=_MOST_HALVES)
+
+
+def _replaced(half: re.Match[bytes]) -> bytes:
+    message, at = half.string, half.start()
+    if not _is_escape(message, at):
+        return half[0]
+    before = at - _ESCAPE_BYTES
+    is_second = half[0][3:4] in b"cdefCDEF"
+    has_first = is_second and before >= 0 and _FIRST_HALF.match(message, before, at)
+    return half[0] if has_first and _is_escape(message, before) else rb"\ufffd"
+
+
+def _is_escape(message: bytes, at: int) -> bool:
+    """Return whether the backslash at this place is not itself escaped."""
+    before = message[max(0, at - _BYTES_BEFORE) : at]
+    backslashes = len(before) - len(before.rstrip(b"\\"))
+    return backslashes % 2 == 0 and backslashes < _BYTES_BEFORE
+
+
 def has_too_many(message: bytes) -> bool:
     """Return whether a message has more values than may be parsed at once.
 
