@@ -184,7 +184,7 @@ class _PlainSession(Stage):
                 except (TypeError, ValueError) as error:  # Google's client refuses it
                     talk.unsendable(error)
                 else:
-                    talk.confirm(talk.sent)
+                    talk.confirm(talk.chosen)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(talk.next_check(since)):
                     await changed.wait()

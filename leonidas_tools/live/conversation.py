@@ -108,9 +108,9 @@ class Conversation:
     # Messages.
 
     @property
-    def sent(self) -> int:
-        """Return the number of the last message."""
-        return self._sending.count
+    def chosen(self) -> int:
+        """Return the number of the last message that was chosen to be sent."""
+        return self._sending.chosen
 
     def next_message(self) -> Message | None:
         """Return the next message to send, if there is one now."""
@@ -132,7 +132,7 @@ class Conversation:
         """Record that the last message cannot be sent, and answer its calls otherwise."""
         why = error if isinstance(error, UnsendableError) else described(error)
         logger.error("An outgoing message cannot be sent: %s", why)
-        self.state.calls.unsendable(self.sent)
+        self.state.calls.unsendable(self.chosen)
         self._sending.unsendable()
 
     def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:

@@ -41,7 +41,7 @@ class OutgoingScheduler:
     """
 
     def __init__(self, state: LiveState) -> None:
-        self.count = 0
+        self.chosen = 0
         """Number of messages chosen so far, which is also the number of the last one."""
         self.takes_tools = state.profile.context_update and not state.other_tools
         """True if other tools can be declared on an open connection."""
@@ -73,7 +73,7 @@ class OutgoingScheduler:
         """Return the next message, if there is one to send now."""
         self._quiet_before = self._state.turn.quiet_at
         message = self._answers() or self._tools() or self._outcomes() or self._said()
-        self.count += message is not None
+        self.chosen += message is not None
         return message
 
     def unsendable(self) -> None:
@@ -107,7 +107,7 @@ class OutgoingScheduler:
         ]
         if not responses:
             return None
-        state.calls.sent(due, self.count + 1)
+        state.calls.sent(due, self.chosen + 1)
         if any(each.scheduling != types.FunctionResponseScheduling.SILENT for each in responses):
             state.turn.model_spoke(state.now())  # or will in a moment
         return answers_message(responses)
@@ -163,7 +163,7 @@ class OutgoingScheduler:
         patient = now < self._orphans_since + _TELL_AT_LATEST_SECONDS and not state.inputs.ended
         if patient and not state.turn.is_quiet(now):
             return None
-        state.calls.sent(orphaned, self.count + 1)
+        state.calls.sent(orphaned, self.chosen + 1)
         parts = [call.answer for call in orphaned if call.answer is not None]
         silent = all(_late(part) is ToolScheduling.SILENT for part in parts)
         if not silent:
@@ -176,7 +176,7 @@ class OutgoingScheduler:
         state = self._state
         if not state.inputs:
             return None
-        number, now = self.count + 1, state.now()
+        number, now = self.chosen + 1, state.now()
         taken = state.inputs.take_text if self.is_gated() else state.inputs.take
         part = taken(number, now)
         if part is None:

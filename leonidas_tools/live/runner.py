@@ -203,9 +203,9 @@ class ConversationRunner:
                 except (TypeError, ValueError) as error:  # Google's client refuses it
                     self._conversation.unsendable(error)
                 # Only now: a ping may overtake a waiting message.
-                self._written = self._conversation.sent
+                self._written = self._conversation.chosen
                 self._sent.set()
-                if self._conversation.sent % _BURST == 0:
+                if self._conversation.chosen % _BURST == 0:
                     await asyncio.sleep(0)  # a send alone does not let other tasks run
                     if self._conversation.should_renew():
                         return
