@@ -33,15 +33,22 @@ _SQL = re.compile(
     r"|\b(drop\w*|truncate|delete\w*|remove\w*|alter|grant|update\w*)\b",
     re.IGNORECASE,
 )
-_AWK = re.compile(r"system\s*\(|\|\s*(getline|\")|\"\s*\||getline|@load")
+_AWK = re.compile(r"system\s*\(|\|\s*(getline|\")|\"\s*\||getline|@(load\b|\w+\s*\()")
 _ONE_BAR = re.compile(r"(?<!\|)\|(?!\|)")
 _SED = re.compile(
-    r"(^(-\w*e)?|[;{}\n\d$/!=])\s*[ewW](\s|$)|/[gpiIm\d]*[ew][gpiIm\d]*(\s|;|$)"
+    r"(^(-\w*e)?|[;{}\n\d$/!=])[^\S\n]*[ewW](\s|$)|/[gpiIm\d]*[ew][gpiIm\d]*(\s|;|$)"
     r"|(^(-\w*e)?|[^\w\\])s(?P<mark>[!-/:-@\[\]^`{-~])"
-    r"(\\.|(?!(?P=mark)).)*(?P=mark)(\\.|(?!(?P=mark)).)*(?P=mark)[gpiImM\d]*[ew]"
+    r"(?:\\.|(?!(?P=mark))[^\\])*+(?P=mark)(?:\\.|(?!(?P=mark))[^\\])*+(?P=mark)[gpiImM\d]*[ew]"
+    r"|(^(-\w*e)?|[;{}\n])[^\S\n]*s(?P<letter>[\w \t])"  # any character may be the mark
+    r"(?:\\.|(?!(?P=letter))[^\\])*+(?P=letter)(?:\\.|(?!(?P=letter))[^\\])*+(?P=letter)"
+    r"[gpiImM\d]*[ew][gpiImM\d]*(\s|[;}]|$)"
+    r"|(^(-\w*e)?|[;{}\n,])[^\S\n]*\\(?P<around>[ -~])"
+    r"(?:\\.|(?!(?P=around))[^\\])*+(?P=around)[IM]*[^\S\n]*!?[^\S\n]*[ewW](\s|$)"
     r"|(^(-\w*e)?|[^\w\\])s(?![\w\s])[^\x00-\x7f]",
     re.DOTALL,
 )
+_LONGEST_PROGRAM = 2_000
+"""Length of a program text up to which it is searched: the time grows with its square."""
 _REMOVING = re.compile(r"(^|[:-])(delete|destroy|remove|rm|purge)$|^DELETE$")
 _REMOTE = re.compile(r"rsync://.*|[^/]+:.*")
 _REQUEST = re.compile(r"(?:--request=?|-\w*X)(\w*)")
@@ -402,8 +409,9 @@ def _program_text(pattern: re.Pattern[str]) -> _Check:
     """Return a check of a program text in a word; an unknown word may be any program text."""
 
     def check(words: Sequence[Word]) -> Iterator[Risk]:
-        if any(not word.known for word in words):
+        if any(not word.known or len(word.text) > _LONGEST_PROGRAM for word in words):
             yield "unclear"
+            return
         if any(_INPUT.fullmatch(word.text) for word in words):
             yield "unseen"
         yield from _matching("unseen", pattern)(words)
