@@ -23,7 +23,6 @@ _DEEPEST = 12
 _MOST_COMMANDS = 500
 _ESCAPE = re.compile(r"\\(.|\n)", re.DOTALL)
 _ESCAPE_IN_QUOTES = re.compile(r"\\([$`\"\\\n])")
-_BRACES = re.compile(r"\{.*(,|\.\.).*\}", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
 _OTHER_ESCAPES = re.compile(r"\\([ceE?]|x[0-9A-Fa-f](?![0-9A-Fa-f])|[uU])")
 _EXPANDED = re.compile(r"\$\(|`|\$\{.*@P")
@@ -141,7 +140,8 @@ class _ScriptReader:
         self._nodes_left = _MOST_NODES
 
     def read(self, text: str, depth: int) -> None:
-        if depth > _DEEPEST or len(text) > _LONGEST_CHARACTERS:
+        is_long = len(text) > _LONGEST_CHARACTERS or text.count("|") > _MOST_COMMANDS
+        if depth > _DEEPEST or is_long:
             self._unclear("is too long or too deep")
         elif _has_invisible(text):
             self._unclear("has invisible characters")
@@ -384,9 +384,16 @@ def _word(node: Node) -> Word:
         return read(node, text)
     return Word(
         _ESCAPE.sub(lambda found: "" if found[1] == "\n" else found[1], text),
-        known=not _BRACES.search(text) and node.type not in _UNKNOWN_NODES,
+        known=not _has_braces(text) and node.type not in _UNKNOWN_NODES,
         glob=bool(_GLOB.search(_ESCAPE.sub("", text))),
     )
+
+
+def _has_braces(text: str) -> bool:
+    """Return whether the shell may expand braces in a text."""
+    _, _, after = text.partition("{")
+    inner, _, _ = after.rpartition("}")
+    return "," in inner or ".." in inner
 
 
 def _ansi_c(_: Node, quoted: str) -> Word:
@@ -409,7 +416,7 @@ def _in_quotes(node: Node, text: str) -> Word:
 
 def _joined(node: Node, text: str) -> Word:
     parts = [_word(child) for child in node.children]
-    braces = _BRACES.search("".join(_text(each) for each in node.children if each.type == "word"))
+    braces = _has_braces("".join(_text(each) for each in node.children if each.type == "word"))
     return Word(
         "".join(part.text for part in parts) if parts else text,
         known=all(part.known for part in parts) and not braces,

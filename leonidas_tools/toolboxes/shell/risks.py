@@ -19,7 +19,7 @@ Risk: TypeAlias = Literal["destroys", "escalates", "publishes", "system", "uncle
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd/\d+|shm/.*)"
 )
-_EVERYTHING = re.compile(r"(\.{0,2}/)*(\*|\.\*|\.|\.\.|~/?\*?|/|)/*")
+_EVERYTHING = re.compile(r"(\.{0,2}/)*+(\*|\.\*|\.|\.\.|~/?\*?|/|)/*")
 _LEADING = re.compile(
     r"(PATH|IFS|ENV|SHELL|CDPATH|PS4|PROMPT_COMMAND|BASH_\w+|SHELLOPTS|(LD|DYLD)_\w+|GIT_\w+|LESS(OPEN|CLOSE)"
     r"|PYTHON(PATH|STARTUP|HOME)|PERL5\w*|NODE_OPTIONS|RUBYOPT|EDITOR|VISUAL|\w*PAGER)"
@@ -47,6 +47,7 @@ _SED = re.compile(
     r"|(^(-\w*e)?|[^\w\\])s(?![\w\s])[^\x00-\x7f]",
     re.DOTALL,
 )
+_LONGEST_NAME = 255
 _LONGEST_PROGRAM = 2_000
 """Length of a program text up to which it is searched: the time grows with its square."""
 _REMOVING = re.compile(r"(^|[:-])(delete|destroy|remove|rm|purge)$|^DELETE$")
@@ -79,7 +80,7 @@ def risks_of(script: Script) -> list[Risk]:
 
 def _risks(command: Command) -> Iterator[Risk]:
     program = command.program
-    check = _CHECKS.get(program) or _CHECKS.get(_VERSION.sub("", program))
+    check = _CHECKS.get(program) or _CHECKS.get(_VERSION.sub("", program[:_LONGEST_NAME]))
     if check is not None:
         yield from check(command.arguments)
     elif program.startswith("mkfs"):

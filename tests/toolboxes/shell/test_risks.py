@@ -609,11 +609,25 @@ def test_what_is_harmless_does_not_ask(command):
         "eval '" + "eval " * 2_000 + "'",
         "sed '" + "\n" * 15_000 + "'",
         "sed 's/" + r"\a" * 9_000 + "'",
+        "ls|" * 5_000,
     ],
     ids=len,
 )
 def test_what_is_too_long_or_too_deep_asks(command):
     assert "unclear" in risks_of(parse(command))
+
+
+@pytest.mark.parametrize(
+    ("command", "risks"),
+    [
+        ("echo " + "{a..b" * 3_800, []),
+        ("rm -rf " + "/" * 19_000 + "x", ["destroys"]),
+        ("python" + "3." * 9_000 + "x", ["unseen"]),
+    ],
+    ids=len,
+)
+def test_a_long_word_is_judged_in_the_time_of_its_length(command, risks):
+    assert risks_of(parse(command)) == risks
 
 
 def test_a_sed_command_with_many_escapes_is_judged_without_backtracking():
