@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _LONGEST_CHARACTERS = 20_000
+_MOST_MARKS = {"|": 500, ")": 2_000}
+"""Most marks of a text whose parsing takes a time that grows with the square of their number."""
 _MOST_NODES = 8_000
 """Most nodes of a script that are read: each text in it may hold nearly all of it again."""
 _DEEPEST = 12
@@ -140,7 +142,9 @@ class _ScriptReader:
         self._nodes_left = _MOST_NODES
 
     def read(self, text: str, depth: int) -> None:
-        is_long = len(text) > _LONGEST_CHARACTERS or text.count("|") > _MOST_COMMANDS
+        is_long = len(text) > _LONGEST_CHARACTERS or any(
+            text.count(mark) > most for mark, most in _MOST_MARKS.items()
+        )
         if depth > _DEEPEST or is_long:
             self._unclear("is too long or too deep")
         elif _has_invisible(text):

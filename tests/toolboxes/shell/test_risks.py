@@ -610,6 +610,7 @@ def test_what_is_harmless_does_not_ask(command):
         "sed '" + "\n" * 15_000 + "'",
         "sed 's/" + r"\a" * 9_000 + "'",
         "ls|" * 5_000,
+        ")" * 19_000,
     ],
     ids=len,
 )
