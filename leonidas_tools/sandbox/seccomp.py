@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import stat
 import tempfile
 from typing import Any
 
@@ -29,6 +30,9 @@ _ATTRIBUTES = """
 """.split()  # noqa: SIM905
 """System calls that Landlock does not restrict: the filter makes them succeed without effect."""
 
+_CHANGING_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
+"""System calls that change the mode of a file, with the position of the mode."""
+
 
 def filter_code(*, namespaces: bool, network: bool) -> bytes:
     """Return the filter as a BPF program for the kernel.
@@ -47,7 +51,9 @@ def filter_code(*, namespaces: bool, network: bool) -> bytes:
         _add(rules, refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
     # A filter cannot read the flags of `clone3` in memory; the C library falls back to `clone`.
     _add(rules, pyseccomp.ERRNO(errno.ENOSYS), "clone3")
-    if not namespaces:
+    if namespaces:
+        _restrict_modes(pyseccomp, rules)
+    else:
         for name in _ATTRIBUTES:
             _add(rules, nothing, name)
         for name in _OF_OTHERS:
@@ -59,6 +65,14 @@ def filter_code(*, namespaces: bool, network: bool) -> bytes:
         rules.export_bpf(file)
         file.seek(0)
         return file.read()
+
+
+def _restrict_modes(pyseccomp: Any, rules: Any) -> None:
+    """Refuse files that run with the rights of our user outside, for any user of this machine."""
+    for bit in (stat.S_ISUID, stat.S_ISGID):
+        for name, position in _CHANGING_MODES.items():
+            given = pyseccomp.Arg(position, pyseccomp.MASKED_EQ, bit, bit)
+            _add(rules, pyseccomp.ERRNO(errno.EPERM), name, given)
 
 
 def _restrict_sockets(pyseccomp: Any, rules: Any, *, namespaces: bool, network: bool) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import stat
 import threading
 from pathlib import Path
 
@@ -268,6 +269,16 @@ async def test_a_device_file_in_a_root_is_no_way_out(why_not, places):
     os.mknod(root / "zero", 0o20666, os.makedev(1, 5))
     finished = await attacked("bubblewrap", places, "head -c 3 zero | wc -c")
     assert finished.stdout == "0\n"
+
+
+async def test_no_file_is_left_that_runs_with_the_rights_of_our_user(backend, places):
+    root, _ = places
+    script = (
+        "for mode in u+s g+s 4755 2755; do cp /bin/sh $mode; chmod $mode $mode; done; chmod 700 u+s"
+    )
+    await attacked(backend, places, script)
+    modes = [(root / name).stat().st_mode for name in ("u+s", "g+s", "4755", "2755")]
+    assert [mode & (stat.S_ISUID | stat.S_ISGID) for mode in modes] == [0, 0, 0, 0]
 
 
 async def test_a_fifo_that_has_no_other_end_waits_until_the_time_is_over(backend, places):

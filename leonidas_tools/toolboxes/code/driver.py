@@ -1,8 +1,9 @@
 """Run one piece of Python in the sandbox: a separate program, with the standard library only.
 
-It reads a request from file descriptor 3, and sends the response there: the value of the last
-expression, the error, figures, new files, and the variables for the next piece. Imports, functions
-and classes are kept as source code, other values as pickles, which only this program reads.
+It reads a request from file descriptor 3, and sends the response there, as lines: the value of the
+last expression, the error and the new files as JSON, the variables for the next piece, and each
+figure in Base64. Imports, functions and classes are kept as source code, other values as pickles,
+which only this program reads.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from typing import Any
 
 NAME = "<code>"
 _LONGEST_VALUE = 20_000
-_MOST_FIGURES = 8
+MOST_FIGURES = 8
+MOST_FIGURE_BYTES = 4 << 20
 _MOST_FILES = 10_000
 _MOST_FILES_TOLD = 100
 _MOST_NOT_KEPT = 20
@@ -41,10 +43,10 @@ def main() -> None:
     channel = socket.socket(fileno=3)
     os.set_inheritable(3, False)
     request = json.loads(_read_all(channel))
-    answer = _answer(request)
+    lines = _answer(request)
     sys.stdout.flush()
     sys.stderr.flush()
-    channel.sendall(json.dumps(answer).encode())
+    channel.sendall("".join(f"{line}\n" for line in lines).encode())
     channel.close()
     os._exit(0)  # without waiting for threads or running exit handlers
 
@@ -56,11 +58,12 @@ def _read_all(channel: socket.socket) -> bytes:
     return bytes(data)
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer(request: dict[str, Any]) -> list[str]:
     before = _files()
     names: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
     definitions = _load(names, request["state"])
     answer: dict[str, Any] = {}
+    state, figures = "", list[str]()
     try:
         tree = ast.parse(request["code"], NAME)
         linecache.cache[NAME] = (len(request["code"]), None, _lines(request["code"]), NAME)
@@ -69,11 +72,13 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 - the code may raise anything
         answer["error"] = _error(error)
     with contextlib.suppress(Exception):
-        answer["figures"] = _figures()
+        figures = _figures()
     answer["files"] = _new_files(before)
     if request["keep"]:
-        answer["state"], answer["not_kept"] = _save(names, definitions)
-    return answer
+        state, answer["not_kept"] = _save(names, definitions)
+        if len(state) > request["most_kept"]:
+            state, answer["not_kept"] = "", ["*"]
+    return [json.dumps(answer), state, *figures]
 
 
 def _lines(code: str) -> list[str]:
@@ -119,9 +124,11 @@ def _figures() -> list[str]:
     if pyplot is None:
         return []
     figures = []
-    for number in pyplot.get_fignums()[:_MOST_FIGURES]:
+    for number in pyplot.get_fignums()[:MOST_FIGURES]:
         file = io.BytesIO()
         pyplot.figure(number).savefig(file, format="png", bbox_inches="tight")
+        if file.tell() > MOST_FIGURE_BYTES:
+            continue
         figures.append(base64.b64encode(file.getvalue()).decode())
     pyplot.close("all")
     return figures

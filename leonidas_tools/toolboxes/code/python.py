@@ -19,15 +19,16 @@ from leonidas_tools.toolboxes.code import driver
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from leonidas_tools.calls.context import ToolContext
     from leonidas_tools.sandbox import Finished, Running
     from leonidas_tools.toolboxes.code import CodeSettings
 
 _CHUNK_BYTES = 1 << 18
-_MOST_FIGURE_BYTES = 4 << 20
+_MOST_FIGURES_BYTES = driver.MOST_FIGURES * (driver.MOST_FIGURE_BYTES * 4 // 3 + 4)
 _MOST_VALUES = 20_000
+_MOST_JSON_BYTES = 1 << 20
 _ENGINE = "python"
 _THREADS = "4"
 """Number of threads of NumPy: one per processor may exceed the limits."""
@@ -53,26 +54,30 @@ def runner(
 
     async def run(code: str, states: dict[str, Any], ctx: ToolContext) -> ToolResult:
         state = states.get(_ENGINE) if settings.keep_variables else None
-        request = {"code": code, "state": state, "keep": settings.keep_variables}
+        request = {
+            "code": code,
+            "state": state,
+            "keep": settings.keep_variables,
+            "most_kept": most,
+        }
         async with sandbox.start(
             argv,
             timeout_seconds=settings.timeout,
             on_output=output_as_progress(ctx),
         ) as running:
-            said = await _exchange(running, json.dumps(request).encode(), 4 * most)
+            said = await _exchange(running, json.dumps(request).encode(), most)
             finished = await running.finished()
-        answer = _read(said)
-        kept = answer.pop("state", None)
-        if isinstance(kept, str) and len(kept) <= most:
-            states[_ENGINE] = kept
-        elif kept is not None:
-            answer["not_kept"] = ["*"]
-        return _result(answer, finished)
+        # A line without its end was cut off.
+        lines = said.split(b"\n", 2 + driver.MOST_FIGURES)[:-1]
+        line, kept, *figures = [*lines, b"", b""]
+        if 0 < len(kept) <= most:
+            states[_ENGINE] = kept.decode(errors="replace")
+        return _result(_read(line), finished, _media(figures))
 
     return run
 
 
-async def _exchange(running: Running, request: bytes, most_bytes: int) -> bytes:
+async def _exchange(running: Running, request: bytes, most_kept_bytes: int) -> bytes:
     """Send the request, and return all data received until the program ends."""
     channel = running.channel
     assert channel is not None
@@ -83,7 +88,7 @@ async def _exchange(running: Running, request: bytes, most_bytes: int) -> bytes:
         _end_of_request(channel)
         while chunk := await loop.sock_recv(channel, _CHUNK_BYTES):
             said += chunk
-            if len(said) > most_bytes + 10 * _MOST_FIGURE_BYTES:
+            if len(said) > _MOST_JSON_BYTES + most_kept_bytes + _MOST_FIGURES_BYTES:
                 running.stop("output")
                 break
     except OSError:  # the program has already ended
@@ -97,7 +102,8 @@ def _end_of_request(channel: socket.socket) -> None:
 
 def _read(said: bytes) -> dict[str, Any]:
     """Parse the response, which may be anything, as the code can write to the channel too."""
-    if has_too_many_values(said, _MOST_VALUES):  # parsing would block the event loop
+    # Parsing more would block the event loop.
+    if len(said) > _MOST_JSON_BYTES or has_too_many_values(said, _MOST_VALUES):
         return {}
     try:
         answer = json.loads(said)
@@ -106,7 +112,7 @@ def _read(said: bytes) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
-def _result(answer: Mapping[str, Any], finished: Finished) -> ToolResult:
+def _result(answer: Mapping[str, Any], finished: Finished, media: tuple[Media, ...]) -> ToolResult:
     value: dict[str, Any] = {key: answer[key] for key in ("value",) if key in answer}
     value["output"] = finished.stdout
     if finished.stderr:
@@ -114,7 +120,6 @@ def _result(answer: Mapping[str, Any], finished: Finished) -> ToolResult:
     for key in ("files", "not_kept"):
         if answer.get(key):
             value[key] = answer[key]
-    media = _media(answer.get("figures"))
     if media:
         value["figures"] = len(media)
     value["seconds"] = round(finished.seconds, 3)
@@ -149,13 +154,13 @@ def raised(
     )
 
 
-def _media(figures: object) -> tuple[Media, ...]:
+def _media(figures: Sequence[bytes]) -> tuple[Media, ...]:
     found = []
-    for figure in figures if isinstance(figures, list) else ():
+    for figure in figures:
         try:
-            data = base64.b64decode(str(figure), validate=True)
+            data = base64.b64decode(figure, validate=True)
         except (binascii.Error, ValueError):
             continue
-        if data.startswith(b"\x89PNG") and len(data) <= _MOST_FIGURE_BYTES:
+        if data.startswith(b"\x89PNG") and len(data) <= driver.MOST_FIGURE_BYTES:
             found.append(Media(mime_type="image/png", data=data))
     return tuple(found)

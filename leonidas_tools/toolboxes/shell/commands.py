@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _LONGEST_CHARACTERS = 20_000
+_MOST_MARKS = {"|": 500, ")": 2_000}
+"""Most marks of a text whose parsing takes a time that grows with the square of their number."""
+_MOST_NODES = 8_000
+"""Most nodes of a script that are read: each text in it may hold nearly all of it again."""
 _DEEPEST = 12
 _MOST_COMMANDS = 500
 _ESCAPE = re.compile(r"\\(.|\n)", re.DOTALL)
 _ESCAPE_IN_QUOTES = re.compile(r"\\([$`\"\\\n])")
-_BRACES = re.compile(r"\{.*(,|\.\.).*\}", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
 _OTHER_ESCAPES = re.compile(r"\\([ceE?]|x[0-9A-Fa-f](?![0-9A-Fa-f])|[uU])")
 _EXPANDED = re.compile(r"\$\(|`|\$\{.*@P")
+_SUBSTITUTED = re.compile(r"[$<>]\(|`")
 _UNKNOWN_NODES = frozenset(
     {
         "arithmetic_expansion",
@@ -38,6 +42,14 @@ _WORDS = frozenset(
     {"ansi_c_string", "concatenation", "number", "raw_string", "string", "translated_string"}
     | {"word", *_UNKNOWN_NODES}
 )
+_EVALUATED = frozenset(
+    {"arithmetic_expansion", "c_style_for_statement", "expansion", "regex", "subscript"}
+)
+"""Nodes in which the shell runs substitutions that the grammar reads as a text or a pattern."""
+_OF_COMMANDS = frozenset(
+    {"command_substitution", "compound_statement", "do_group", "process_substitution"}
+)
+"""Nodes with commands, whose words are read as everywhere."""
 _LITERAL = frozenset(
     {"ansi_c_string", "comment", "heredoc_body", "heredoc_content", "heredoc_start", "raw_string"}
 )
@@ -127,9 +139,13 @@ class _ScriptReader:
     def __init__(self, script: Script) -> None:
         self._script = script
         self._parse = _parser()
+        self._nodes_left = _MOST_NODES
 
     def read(self, text: str, depth: int) -> None:
-        if depth > _DEEPEST or len(text) > _LONGEST_CHARACTERS:
+        is_long = len(text) > _LONGEST_CHARACTERS or any(
+            text.count(mark) > most for mark, most in _MOST_MARKS.items()
+        )
+        if depth > _DEEPEST or is_long:
             self._unclear("is too long or too deep")
         elif _has_invisible(text):
             self._unclear("has invisible characters")
@@ -137,6 +153,10 @@ class _ScriptReader:
             # The grammar ends a word at a line continuation, the shell does not: parse both.
             for each in dict.fromkeys([text, text.replace("\\\n", "")]):
                 tree = self._parse(each.encode())
+                self._nodes_left -= tree.descendant_count
+                if self._nodes_left < 0:
+                    self._unclear("is too long or too deep")
+                    return
                 if tree.has_error:
                     self._unclear("cannot be parsed")
                 self._walk(tree, depth)
@@ -145,8 +165,17 @@ class _ScriptReader:
         if why not in self._script.unclear:
             self._script.unclear.append(why)
 
-    def _walk(self, node: Node, depth: int, outer: Node | None = None) -> None:
-        """Walk a node of the tree; `outer` is the node with its redirections."""
+    def _walk(
+        self, node: Node, depth: int, outer: Node | None = None, *, is_evaluated: bool = False
+    ) -> None:
+        """Walk a node of the tree.
+
+        Args:
+            node: The node.
+            depth: How many texts the node is in.
+            outer: The node with its redirections.
+            is_evaluated: Whether the shell runs substitutions in it even between quotes.
+        """
         if node.type in _COMMANDS:
             self._command(node, depth, outer)
         elif node.type == "function_definition":
@@ -155,11 +184,13 @@ class _ScriptReader:
             self._assignment(node)
         elif node.type == "file_redirect":
             self._redirect(node)
-        why = _why_unclear(node)
+        is_evaluated = _is_evaluated(node, is_evaluated)
+        why = _why_unclear(node, is_evaluated=is_evaluated)
         if why is not None:
             self._unclear(why)
+        outer = node if node.type == "redirected_statement" else None
         for child in node.named_children:
-            self._walk(child, depth, node if node.type == "redirected_statement" else None)
+            self._walk(child, depth, outer, is_evaluated=is_evaluated)
 
     def _function(self, node: Node) -> None:
         """Mark a function that calls itself as unclear, such as a fork bomb."""
@@ -231,14 +262,23 @@ def _has_invisible(text: str) -> bool:
     return any(not each.isprintable() and each not in "\n\t" for each in text)
 
 
-def _why_unclear(node: Node) -> str | None:
+def _is_evaluated(node: Node, before: bool) -> bool:
+    """Return whether quotes hide no substitution in a node; `before` is this of the node around."""
+    if node.type in _OF_COMMANDS:
+        return node.children[0].type == "((" or _text(node).startswith("$((")
+    if node.type == "heredoc_body":
+        return node.parent is not None and not _is_quoted(node.parent)
+    return before or node.type in _EVALUATED
+
+
+def _why_unclear(node: Node, *, is_evaluated: bool) -> str | None:
     """Return why a node may not show what the shell does; `None` if it is clear."""
     if node.type == "expansion" and "@P" in _text(node):
         return "expands a value as a prompt"
-    if node.type == "heredoc_redirect" and "`" in _text(node) and not _is_quoted(node):
-        return "has a command in a heredoc"  # the grammar parses only `$(…)` there
-    if _has_lost_command(node):
-        return "has a command between backquotes that the grammar does not see"
+    if node.type == "heredoc_redirect" and not _is_quoted(node) and _hides_command(node):
+        return "has a command in a heredoc"
+    if _has_lost_command(node, is_evaluated=is_evaluated):
+        return "has a command that the grammar does not see"
     if node.type == "redirected_statement":
         body = node.child_by_field_name("body")
         if (body is None or body.type not in _COMMANDS) and any(_behind(node.children)):
@@ -246,14 +286,23 @@ def _why_unclear(node: Node) -> str | None:
     return "is read differently by the grammar and the shell" if _is_misread(node) else None
 
 
-def _has_lost_command(node: Node) -> bool:
-    """Return whether a node has backquotes in an expansion, or nested backquotes."""
+def _hides_command(heredoc: Node) -> bool:
+    """Return whether a heredoc has a substitution that is no node: the grammar skips some texts."""
+    text = _ESCAPE.sub("", _text(heredoc))
+    nodes = [*_all(heredoc, "command_substitution"), *_all(heredoc, "arithmetic_expansion")]
+    return "`" in text or text.count("$(") > len(nodes)
+
+
+def _has_lost_command(node: Node, *, is_evaluated: bool) -> bool:
+    """Return whether a node has a substitution that is no node, or nested backquotes."""
     text = _text(node)
     if node.type == "command_substitution":
         return text.startswith("`") and "\\`" in text
-    if node.named_child_count or node.type in _LITERAL:
+    if node.named_child_count:
         return False
-    return "`" in _ESCAPE.sub("", text)
+    if is_evaluated:
+        return _SUBSTITUTED.search(text) is not None
+    return node.type not in _LITERAL and "`" in _ESCAPE.sub("", text)
 
 
 def _is_misread(node: Node) -> bool:
@@ -339,9 +388,16 @@ def _word(node: Node) -> Word:
         return read(node, text)
     return Word(
         _ESCAPE.sub(lambda found: "" if found[1] == "\n" else found[1], text),
-        known=not _BRACES.search(text) and node.type not in _UNKNOWN_NODES,
+        known=not _has_braces(text) and node.type not in _UNKNOWN_NODES,
         glob=bool(_GLOB.search(_ESCAPE.sub("", text))),
     )
+
+
+def _has_braces(text: str) -> bool:
+    """Return whether the shell may expand braces in a text."""
+    _, _, after = text.partition("{")
+    inner, _, _ = after.rpartition("}")
+    return "," in inner or ".." in inner
 
 
 def _ansi_c(_: Node, quoted: str) -> Word:
@@ -364,7 +420,7 @@ def _in_quotes(node: Node, text: str) -> Word:
 
 def _joined(node: Node, text: str) -> Word:
     parts = [_word(child) for child in node.children]
-    braces = _BRACES.search("".join(_text(each) for each in node.children if each.type == "word"))
+    braces = _has_braces("".join(_text(each) for each in node.children if each.type == "word"))
     return Word(
         "".join(part.text for part in parts) if parts else text,
         known=all(part.known for part in parts) and not braces,

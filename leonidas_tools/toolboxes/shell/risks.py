@@ -19,7 +19,7 @@ Risk: TypeAlias = Literal["destroys", "escalates", "publishes", "system", "uncle
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd/\d+|shm/.*)"
 )
-_EVERYTHING = re.compile(r"(\.{0,2}/)*(\*|\.\*|\.|\.\.|~/?\*?|/|)/*")
+_EVERYTHING = re.compile(r"(\.{0,2}/)*+(\*|\.\*|\.|\.\.|~/?\*?|/|)/*")
 _LEADING = re.compile(
     r"(PATH|IFS|ENV|SHELL|CDPATH|PS4|PROMPT_COMMAND|BASH_\w+|SHELLOPTS|(LD|DYLD)_\w+|GIT_\w+|LESS(OPEN|CLOSE)"
     r"|PYTHON(PATH|STARTUP|HOME)|PERL5\w*|NODE_OPTIONS|RUBYOPT|EDITOR|VISUAL|\w*PAGER)"
@@ -33,15 +33,23 @@ _SQL = re.compile(
     r"|\b(drop\w*|truncate|delete\w*|remove\w*|alter|grant|update\w*)\b",
     re.IGNORECASE,
 )
-_AWK = re.compile(r"system\s*\(|\|\s*(getline|\")|\"\s*\||getline|@load")
+_AWK = re.compile(r"system\s*\(|\|\s*(getline|\")|\"\s*\||getline|@(load\b|\w+\s*\()")
 _ONE_BAR = re.compile(r"(?<!\|)\|(?!\|)")
 _SED = re.compile(
-    r"(^(-\w*e)?|[;{}\n\d$/!=])\s*[ewW](\s|$)|/[gpiIm\d]*[ew][gpiIm\d]*(\s|;|$)"
+    r"(^(-\w*e)?|[;{}\n\d$/!=])[^\S\n]*[ewW](\s|$)|/[gpiIm\d]*[ew][gpiIm\d]*(\s|;|$)"
     r"|(^(-\w*e)?|[^\w\\])s(?P<mark>[!-/:-@\[\]^`{-~])"
-    r"(\\.|(?!(?P=mark)).)*(?P=mark)(\\.|(?!(?P=mark)).)*(?P=mark)[gpiImM\d]*[ew]"
+    r"(?:\\.|(?!(?P=mark))[^\\])*+(?P=mark)(?:\\.|(?!(?P=mark))[^\\])*+(?P=mark)[gpiImM\d]*[ew]"
+    r"|(^(-\w*e)?|[;{}\n])[^\S\n]*s(?P<letter>[\w \t])"  # any character may be the mark
+    r"(?:\\.|(?!(?P=letter))[^\\])*+(?P=letter)(?:\\.|(?!(?P=letter))[^\\])*+(?P=letter)"
+    r"[gpiImM\d]*[ew][gpiImM\d]*(\s|[;}]|$)"
+    r"|(^(-\w*e)?|[;{}\n,])[^\S\n]*\\(?P<around>[ -~])"
+    r"(?:\\.|(?!(?P=around))[^\\])*+(?P=around)[IM]*[^\S\n]*!?[^\S\n]*[ewW](\s|$)"
     r"|(^(-\w*e)?|[^\w\\])s(?![\w\s])[^\x00-\x7f]",
     re.DOTALL,
 )
+_LONGEST_NAME = 255
+_LONGEST_PROGRAM = 2_000
+"""Length of a program text up to which it is searched: the time grows with its square."""
 _REMOVING = re.compile(r"(^|[:-])(delete|destroy|remove|rm|purge)$|^DELETE$")
 _REMOTE = re.compile(r"rsync://.*|[^/]+:.*")
 _REQUEST = re.compile(r"(?:--request=?|-\w*X)(\w*)")
@@ -72,7 +80,7 @@ def risks_of(script: Script) -> list[Risk]:
 
 def _risks(command: Command) -> Iterator[Risk]:
     program = command.program
-    check = _CHECKS.get(program) or _CHECKS.get(_VERSION.sub("", program))
+    check = _CHECKS.get(program) or _CHECKS.get(_VERSION.sub("", program[:_LONGEST_NAME]))
     if check is not None:
         yield from check(command.arguments)
     elif program.startswith("mkfs"):
@@ -402,8 +410,9 @@ def _program_text(pattern: re.Pattern[str]) -> _Check:
     """Return a check of a program text in a word; an unknown word may be any program text."""
 
     def check(words: Sequence[Word]) -> Iterator[Risk]:
-        if any(not word.known for word in words):
+        if any(not word.known or len(word.text) > _LONGEST_PROGRAM for word in words):
             yield "unclear"
+            return
         if any(_INPUT.fullmatch(word.text) for word in words):
             yield "unseen"
         yield from _matching("unseen", pattern)(words)

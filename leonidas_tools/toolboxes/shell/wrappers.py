@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from leonidas_tools.toolboxes.shell.words import UNKNOWN, Word
@@ -228,12 +228,12 @@ def _of_env(words: Sequence[Word]) -> Inner:
 
 def _of_find(words: Sequence[Word]) -> Inner:
     """Return the commands of `-exec` and similar options, each up to `;` or `+`."""
-    inner = Inner()
-    for index, word in enumerate(words):
+    inner, left = Inner(), iter(words)
+    for word in left:
         if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
-            ends = [i for i, each in enumerate(words) if i > index and each.text in (";", "+")]
-            command = words[index + 1 : ends[0] if ends else len(words)]
-            inner.commands.append([UNKNOWN if "{}" in each.text else each for each in command])
+            command = takewhile(lambda each: each.text not in (";", "+"), left)
+            given = [UNKNOWN if "{}" in each.text else each for each in command]
+            inner.commands += [given] if given else []
     return inner
 
 

@@ -142,7 +142,10 @@ class Fetcher:
         decode = _decoder(headers.get("content-encoding", ""))
         body, pieces, is_cut = bytearray(), 0, False
         async for piece in response.aiter_stream():
-            body += decode(piece, self._most_bytes + 1 - len(body))
+            unpacked = decode(piece, self._most_bytes + 1 - len(body))
+            if unpacked is None:
+                break
+            body += unpacked
             pieces += 1
             if len(body) > self._most_bytes or pieces == _MOST_PIECES:
                 del body[self._most_bytes :]
@@ -294,8 +297,10 @@ def _media_type(text: str) -> tuple[str, str | None]:
     return kind.strip().lower(), None
 
 
-def _decoder(coding: str) -> Callable[[bytes, int], bytes]:
+def _decoder(coding: str) -> Callable[[bytes, int], bytes | None]:
     """Return a callback that decompresses a piece of the body to at most N bytes.
+
+    It returns `None` once the compressed data has ended: what follows would be kept in memory.
 
     Raises:
         ToolError: The server uses a content coding that was not requested.
@@ -307,7 +312,9 @@ def _decoder(coding: str) -> Callable[[bytes, int], bytes]:
         raise _undecodable(coding)
     stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
 
-    def decode(piece: bytes, most: int) -> bytes:
+    def decode(piece: bytes, most: int) -> bytes | None:
+        if stream.eof:
+            return None
         try:
             return stream.decompress(piece, most)
         except zlib.error:

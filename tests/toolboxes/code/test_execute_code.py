@@ -1,6 +1,7 @@
 """The tool `execute_code`: whole Python in the sandbox, and snippets in Monty."""
 
 import asyncio
+import base64
 import json
 import os
 
@@ -195,6 +196,15 @@ async def test_variables_that_are_too_large_are_not_kept(make):
     assert (await ran(tools, "x", session)).result["value"] == 1
 
 
+async def test_variables_of_any_size_do_not_fail_the_call(make):
+    result = await ran(make(), "y = bytes(60_000_000)\nlen(y)")
+    assert (result.ok, result.result["value"], result.result["not_kept"]) == (
+        True,
+        60_000_000,
+        ["*"],
+    )
+
+
 async def test_our_process_never_reads_a_pickle_of_the_code(make, tmp_path):
     session, tools = ToolSession("ana"), make()
     code = f"""
@@ -217,6 +227,7 @@ evil = Evil()
         "import os, socket\nsocket.socket(fileno=os.dup(3)).sendall(b'{{{')\nos._exit(0)",
         "import os, socket\nsocket.socket(fileno=os.dup(3)).sendall(b'[1]')\nos._exit(0)",
         "import os\nos.write(3, b'{\"value\": [' + b'0,' * 30_000 + b'0]}')\nos._exit(0)",
+        "import os\nos.write(3, b'{\"value\": \"' + b'x' * 1_500_000 + b'\"}\\n')\nos._exit(0)",
         "import os; os.close(3)",
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     ],
@@ -237,17 +248,27 @@ async def test_code_runs_beside_folders_that_are_nested_without_end(make, root):
         await removing.wait()
 
 
+async def test_variables_that_are_cut_off_are_not_kept(make):
+    session, tools = ToolSession("ana"), make()
+    assert (await ran(tools, "x = 1", session)).ok
+    cut = "import os\nos.write(3, b'{}\\n{\"definitions\"')\nos._exit(0)"
+    assert (await ran(tools, cut, session)).reason_code == "code_died"
+    assert (await ran(tools, "x", session)).result["value"] == 1
+
+
 async def test_a_forged_answer_is_only_data(make):
-    forged = {"figures": ["!", "aGVsbG8="], "error": 5, "state": 7, "value": {"a": [1]}}
+    forged = {"figures": ["!"], "error": 5, "value": {"a": [1]}}
+    figure = base64.b64encode(b"\x89PNG").decode()
+    lines = [json.dumps(forged), "7", "!", "aGVsbG8=", *[figure] * 20]
     code = f"""
 import os, socket
-socket.socket(fileno=os.dup(3)).sendall({json.dumps(forged)!r}.encode())
+socket.socket(fileno=os.dup(3)).sendall("".join(f"{{each}}\\n" for each in {lines!r}).encode())
 os._exit(0)
 """
     result = await ran(make(), code)
     assert result.ok
     assert result.result["value"] == {"a": [1]}
-    assert result.media == ()
+    assert len(result.media) == 6  # of eight lines, two are no pictures
 
 
 async def test_exit_is_reported_like_an_exception(make):

@@ -51,6 +51,9 @@ WRAPPERS = [
     '[ -n "$({command})" ]',
     "echo ${{unset:-$({command})}}",
     "echo $(( 1 $({command}) ))",
+    "x=a; echo ${{x#$({command})}}",
+    "x=a; echo ${{x,,b$({command})}}",
+    "cat <<E\n  $({command})\nE\n",
     ": # c\n{command}",
 ]
 REDIRECTIONS = ["2>/dev/null", ">o", "2>&1", "</dev/null", "<<<a", ">>o 2>&1", "&>o"]

@@ -433,6 +433,31 @@ MISREAD = [
     "x=$(: # c\n\\rm '-r' x)",
     "echo $(: # c\n\\rm -r x)",
 ]
+SUBSTITUTED = [
+    "echo ${x#$(rm -r x)}",
+    "echo ${x%%a$(rm -r x)}",
+    "echo ${x^^$(rm -r x)}",
+    'echo "${x,,$(rm -r x)}"',
+    "echo ${x#${y:-$(rm -r x)}}",
+    "echo ${x//$'a'$(rm -r x)/b}",
+    "echo ${x:-<(rm -r x)}",
+    "echo \"${x:-'`rm -r x`'}\"",
+    "echo $(('`rm -r x`'))",
+    "(('`rm -r x`'))",
+    "x['`rm -r x`']=1",
+    "[[ a =~ <(rm -r x) ]]",
+    "cat <<E\n  $(rm -r x)\nE",
+    "cat <<-E\n\t$(rm -r x)\n\tE",
+    "cat <<E\n$ $(rm -r x)\nE",
+    "cat <<E\n\\ '$(rm -r x)'\nE",
+    "cat <<E\n$((1'$(rm -r x)'))\nE",
+]
+PROGRAMS = [
+    "sed 'sxaxrm -r bxe' f",
+    "sed '\\,a,e rm -r b' f",
+    "sed '1p;sxaxrm -r bxge' f",
+    'awk \'BEGIN { f = "system"; @f("rm -r x") }\'',
+]
 INVISIBLE = ["ls\r\nrm x", "ls \x1b[2K", "l\u200bs x", "ls \u202e x", "ls\x00", "ls \u2028 rm"]
 HARMLESS = r"""
 yarn run build
@@ -555,7 +580,7 @@ def test_a_command_inside_another_is_seen(command):
     assert risks_of(script) != []
 
 
-@pytest.mark.parametrize("command", [*OBFUSCATED, *MISREAD])
+@pytest.mark.parametrize("command", [*OBFUSCATED, *MISREAD, *SUBSTITUTED, *PROGRAMS])
 def test_a_command_that_is_disguised_asks(command):
     assert risks_of(parse(command)) != []
 
@@ -581,11 +606,43 @@ def test_what_is_harmless_does_not_ask(command):
         "ls;" * 5_000,
         "(" * 3_000 + ")" * 3_000,
         "eval " * 30 + "ls",
+        "eval '" + "eval " * 2_000 + "'",
+        "sed '" + "\n" * 15_000 + "'",
+        "sed 's/" + r"\a" * 9_000 + "'",
+        "ls|" * 5_000,
+        ")" * 19_000,
     ],
     ids=len,
 )
 def test_what_is_too_long_or_too_deep_asks(command):
     assert "unclear" in risks_of(parse(command))
+
+
+@pytest.mark.parametrize(
+    ("command", "risks"),
+    [
+        ("echo " + "{a..b" * 3_800, []),
+        ("rm -rf " + "/" * 19_000 + "x", ["destroys"]),
+        ("python" + "3." * 9_000 + "x", ["unseen"]),
+    ],
+    ids=len,
+)
+def test_a_long_word_is_judged_in_the_time_of_its_length(command, risks):
+    assert risks_of(parse(command)) == risks
+
+
+def test_a_sed_command_with_many_escapes_is_judged_without_backtracking():
+    nine = r"sed 's/\(a\)\(b\)\(c\)\(d\)\(e\)\(f\)\(g\)\(h\)\(i\)/\9\8\7\6\5\4\3\2\1/' f"
+    assert (risks_of(parse(nine)), risks_of(parse(nine.replace("/' f", "/e' f")))) == (
+        [],
+        ["unseen"],
+    )
+
+
+def test_an_option_that_runs_a_command_without_one_is_no_error():
+    found = [each.to_json() for each in parse(r"find . -exec \; -exec").commands]
+    text = r"find . -exec ; -exec"
+    assert found == [{"program": "find", "arguments": text.split()[1:], "text": text}]
 
 
 def test_rules_see_each_command_with_its_program_and_arguments():

@@ -348,6 +348,21 @@ async def test_the_time_of_a_page_is_bounded_in_all(service, ask, slow):
     assert (told["status"], told["reason_code"]) == ("timeout", "too_slow")
 
 
+async def test_a_page_ends_with_its_compressed_data_whatever_follows(service, ask):
+    def goes_on(handler):
+        handler.send_response(200)
+        handler.send_header("content-type", "text/html; charset=utf-8")
+        handler.send_header("content-encoding", "gzip")
+        handler.end_headers()
+        handler.wfile.write(gzip.compress(BREAD.encode()))
+        while True:
+            handler.wfile.write(bytes(65_536))
+
+    service.answers["/p"] = goes_on
+    told = await ask("read_page", {"url": f"{service.address}/p"})
+    assert (told["status"], told["result"]["title"]) == ("ok", "Bread")
+
+
 @pytest.mark.parametrize("coding", ["br", "zstd", "deflate", "gzip, gzip", "compress"])
 async def test_what_is_packed_in_another_way_is_not_unpacked(service, ask, coding):
     service.gives("/p", gzip.compress(bytes(5_000_000)), content_encoding=coding)
