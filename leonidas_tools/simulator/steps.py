@@ -425,9 +425,12 @@ class InputTranscription(Step):
 
     Args:
         text: The transcription.
+        finished: Whether the user has finished speaking. Otherwise a yes to a question counts only
+            after a pause, since more words may follow.
     """
 
     text: str
+    finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)

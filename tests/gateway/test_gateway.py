@@ -8,6 +8,7 @@ from leonidas_tools import ToolContext, tool
 from leonidas_tools.gateway import GatewayLimits, make_token, resumption_guard
 from leonidas_tools.simulator import (
     Call,
+    Expect,
     FunctionCall,
     InputTranscription,
     Say,
@@ -44,6 +45,17 @@ async def test_a_websocket_is_a_conversation_with_sound_transcripts_and_tools():
         events = [m["event"] for m in client.messages if m["type"] == "tool"]
         assert events == ["tool_start", "tool_complete"]
         assert len(client.sound) == 16_000  # half a second at 16 kHz
+
+
+async def test_a_scenario_that_fails_in_one_conversation_plays_in_the_next():
+    failing = [Expect("none", within_seconds=0)]
+    async with Served(connections=[failing, [TurnComplete()]]) as served:
+        async with served.opened(make_token(SECRET, "ana")) as websocket:
+            client = Client(websocket)
+            await client.say("start")
+            assert await client.closed() == 1011
+        async with served.client("ben") as client:
+            await client.until("turn_complete")
 
 
 async def test_the_metrics_are_those_of_conversations_and_of_tools():
