@@ -34,7 +34,7 @@ T = TypeVar("T")
 OldestFirst = Annotated[
     bool, typer.Option("--oldest-first", help="Oldest first. Default: newest first.")
 ]
-_COLUMNS = ("when", "session", "tool", "status", "took", "arguments", "result")
+_COLUMNS = ("when", "session", "user", "tool", "status", "reason", "took", "arguments", "result")
 _WIDEST = 60
 _LACKS = (
     "Calls, approvals and long results are shown again; nothing is run. Audio and transcripts are "
@@ -374,12 +374,13 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 def _show_session_calls(console: "Console", calls: "Sequence[Execution]") -> None:
-    columns = ("when", "tool", "status", "arguments", "result")
+    columns = ("when", "tool", "status", "reason", "arguments", "result")
     told = (
         (
             _when(call.started),
             call.tool,
             call.status,
+            call.reason,
             call.arguments,
             call.message if call.result is None else call.result,
         )
@@ -503,8 +504,10 @@ def _show_calls(
         rows.add_row(
             _when(call.started),
             call.session,
+            call.user,
             call.tool,
             f"{call.status} (may have happened)" if call.may_have_happened else call.status,
+            call.reason or "",
             _took(call.seconds),
             terminal.one_line(call.arguments, _WIDEST),
             "" if told is None else terminal.one_line(told, _WIDEST),

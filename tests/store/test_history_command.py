@@ -175,6 +175,12 @@ def test_a_table_says_how_calls_ended(run, kept):
     assert "1.0 s" in looked
 
 
+def test_a_table_says_whose_call_it_was_and_why_it_ended_so(run, lived):
+    line = next(line for line in run("--tool", "pay").stdout.splitlines() if "pending" in line)
+    assert line.split()[2:7] == ["kitchen", "ana", "pay", "pending_approval", "needs_approval"]
+    assert "needs_approval" in run("show", "kitchen").stdout
+
+
 def test_a_time_that_is_none_is_wrong_usage(run, kept):
     with pytest.raises(typer.BadParameter, match="--since 'soon' is neither a duration"):
         history._moment("soon", "--since")
