@@ -184,7 +184,9 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
             newest_first=not oldest_first,
         )
 
-    _show_calls(_answer(asked, config, place), as_json=as_json)
+    is_filtered = any((tool, status, session, user, since, until, text))
+    nothing = "There is no such call" if is_filtered else "No call is stored yet"
+    _show_calls(_answer(asked, config, place), as_json=as_json, nothing=nothing)
 
 
 def sessions(
@@ -486,9 +488,7 @@ def _moment(text: str | None, option: str) -> float | None:
         raise typer.BadParameter(message) from None
 
 
-def _show_calls(
-    found: "Sequence[Execution]", *, as_json: bool, nothing: str = "There is no such call"
-) -> None:
+def _show_calls(found: "Sequence[Execution]", *, as_json: bool, nothing: str) -> None:
     from leonidas_tools.cli import terminal
 
     if as_json:
