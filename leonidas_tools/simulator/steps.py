@@ -425,8 +425,8 @@ class InputTranscription(Step):
 
     Args:
         text: The transcription.
-        finished: Whether the user has finished speaking. Otherwise a yes to a question counts only
-            after a pause, since more words may follow.
+        finished: Whether the user has finished speaking. Models mark this at the end of all
+            speech, or never; where it is never marked, a yes counts only after a pause.
     """
 
     text: str
