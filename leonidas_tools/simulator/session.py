@@ -275,7 +275,8 @@ class SimulatedSession:
         hint = f"the closest is {close[0]!r}" if close else f"it declared {sorted(self._declared)}"
         raise StepFailedError(
             f"the client declared no function {call.name!r}; {hint}. "
-            "Add the tool to the session; if the agent has it, a rule or a setting hides or "
+            "Add the tool to the session; if it is of an MCP server, wait until that has started: "
+            "`await tools.ready()`; if the agent has it, a rule or a setting hides or "
             f"denies it: `leonidas policy explain {call.name} --config FILE` says which. "
             "To call it all the same, write `undeclared: true` in the step"
         )

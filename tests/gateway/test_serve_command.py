@@ -100,7 +100,7 @@ async def test_a_scenario_that_calls_what_is_not_there_says_so_in_the_log_and_ho
         server.terminate()
         log = (await server.communicate())[0].decode()
     assert "the client declared no function 'no_such_tool'" in log
-    assert "Add the tool to the session" in log
+    assert "Add the tool to the session; if it is of an MCP server, wait until that has" in log
     assert re.search(r"The conversation \w+ of 'ana' has failed: \d+ \S", log)
     assert " None. " not in log
     assert "Traceback" not in log
