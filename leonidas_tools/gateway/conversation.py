@@ -396,7 +396,7 @@ class GatewayConversation:
                     self._hear(part)
         except Exception as error:
             raise self._close_error(error) from error
-        raise CloseError(ENDED, "ended", "The conversation has ended")
+        raise CloseError(ENDED, "ended", "The agent has ended the conversation")
 
     def _close_error(self, error: BaseException) -> CloseError:
         """Return the `CloseError` for an error of the agent."""
