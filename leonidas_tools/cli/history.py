@@ -34,7 +34,7 @@ T = TypeVar("T")
 OldestFirst = Annotated[
     bool, typer.Option("--oldest-first", help="Oldest first. Default: newest first.")
 ]
-_COLUMNS = ("when", "session", "tool", "status", "took", "arguments", "result")
+_COLUMNS = ("when", "session", "user", "tool", "status", "reason", "took", "arguments", "result")
 _WIDEST = 60
 _LACKS = (
     "Calls, approvals and long results are shown again; nothing is run. Audio and transcripts are "
@@ -184,7 +184,9 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
             newest_first=not oldest_first,
         )
 
-    _show_calls(_answer(asked, config, place), as_json=as_json)
+    is_filtered = any((tool, status, session, user, since, until, text))
+    nothing = "There is no such call" if is_filtered else "No call is stored yet"
+    _show_calls(_answer(asked, config, place), as_json=as_json, nothing=nothing)
 
 
 def sessions(
@@ -374,12 +376,13 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 def _show_session_calls(console: "Console", calls: "Sequence[Execution]") -> None:
-    columns = ("when", "tool", "status", "arguments", "result")
+    columns = ("when", "tool", "status", "reason", "arguments", "result")
     told = (
         (
             _when(call.started),
             call.tool,
             call.status,
+            call.reason,
             call.arguments,
             call.message if call.result is None else call.result,
         )
@@ -485,9 +488,7 @@ def _moment(text: str | None, option: str) -> float | None:
         raise typer.BadParameter(message) from None
 
 
-def _show_calls(
-    found: "Sequence[Execution]", *, as_json: bool, nothing: str = "There is no such call"
-) -> None:
+def _show_calls(found: "Sequence[Execution]", *, as_json: bool, nothing: str) -> None:
     from leonidas_tools.cli import terminal
 
     if as_json:
@@ -503,8 +504,10 @@ def _show_calls(
         rows.add_row(
             _when(call.started),
             call.session,
+            call.user,
             call.tool,
             f"{call.status} (may have happened)" if call.may_have_happened else call.status,
+            call.reason or "",
             _took(call.seconds),
             terminal.one_line(call.arguments, _WIDEST),
             "" if told is None else terminal.one_line(told, _WIDEST),

@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -64,6 +64,15 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
     grace: Annotated[
         float, typer.Option(min=0.0, help="Seconds that conversations have to end on shutdown.")
     ] = 60.0,
+    conversations: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most conversations at once of a process.")
+    ] = 200,
+    conversations_per_user: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most conversations at once of one user.")
+    ] = 2,
+    starts_per_user_minute: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most that one user may start in a minute.")
+    ] = 20,
     allow_origin: Origins = None,
     allow_host: Hosts = None,
     workers: Annotated[
@@ -85,6 +94,12 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
     _check_packages("numpy", "soxr", "jwt")
     secret, place = _secret(secret_env, secret_file), listen_address(http)
     pages = {"hosts": allow_host or [], "origins": allow_origin or []}
+    limits = {
+        "conversations": conversations,
+        "conversations_per_user": conversations_per_user,
+        "starts_per_user_minute": starts_per_user_minute,
+        "grace_seconds": grace,
+    }
     if workers > 1 and worker is None:
         asyncio.run(until_stopped(_serve_by_workers(place, workers)))
         return
@@ -100,7 +115,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
                 file = find_scenario(scenario)
                 tools = AdvancedToolProcessor(config=config or configs_for([file])[0])
                 live = await _simulated(stack, tools, file)
-            await _serve(tools, live, secret, place, grace, pages, worker)
+            await _serve(tools, live, secret, place, limits, pages, worker)
 
     if worker is None:
         asyncio.run(until_stopped(run()))
@@ -231,7 +246,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - the options of the command
     live: "GeminiLiveProcessor",
     secret: str,
     place: ListenAddress,
-    grace: float,
+    limits: dict[str, Any],
     pages: dict[str, list[str]],
     worker: int | None,
 ) -> None:
@@ -245,7 +260,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - the options of the command
             live,
             secret=secret,
             host=place.host,
-            limits=GatewayLimits(grace_seconds=grace),
+            limits=GatewayLimits(**limits),
             listener=listener,
             on_listening=_announce,
             hosts=pages["hosts"],

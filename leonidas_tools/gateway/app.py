@@ -19,9 +19,10 @@ from leonidas_tools.gateway.conversation import GatewayConversation
 from leonidas_tools.gateway.limits import Admission, GatewayLimits
 from leonidas_tools.gateway.resumption_guard import ResumptionGuard
 from leonidas_tools.gateway.running_sessions import RunningSessions
-from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, checked_secret, user_of
+from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, TokenError, checked_secret, user_of
 from leonidas_tools.gateway.wire import PROTOCOL
 from leonidas_tools.mcp_server.guard import HTTPAccess, bearer_token, subprotocol_token
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+logger = visible_logger(__name__)
 
 CONVERSATION: Final = "/conversation"
 HEALTH: Final = "/healthz"
@@ -108,6 +111,7 @@ class GatewayApp:
             await self._app(scope, receive, send)
         else:
             status, why = refusal
+            logger.info("A request was refused with %d: %s", status, why)
             await PlainTextResponse(why, status)(scope, receive, send)
 
     async def drain(self) -> None:
@@ -129,9 +133,12 @@ class GatewayApp:
             await asyncio.wait(self._running)
 
     async def _converse(self, websocket: WebSocket) -> None:
-        user = self._user(websocket)
-        if user is None:
+        try:
+            user = self._user(websocket)
+        except TokenError as error:
             self._metrics.refused("token")
+            client = websocket.client.host if websocket.client else "unknown"
+            logger.info("A client at %s was refused, since it is not signed in: %s", client, error)
             await websocket.send_denial_response(
                 PlainTextResponse("Sign in with a valid token of this gateway", 401)
             )
@@ -151,6 +158,7 @@ class GatewayApp:
                 await self._held(websocket, user)
         except CloseError as refused:
             self._metrics.refused(refused.why)
+            logger.info("A conversation of %r was refused: %s", user, refused)
             await _close(websocket, refused)
 
     @contextlib.asynccontextmanager
@@ -177,12 +185,16 @@ class GatewayApp:
         try:
             await conversation.run()
         except WebSocketDisconnect:
-            self._metrics.ended("left")
+            self._ended_by("left", conversation, "The client has left")
         except CloseError as closed:
-            self._metrics.ended(closed.why)
+            self._ended_by(closed.why, conversation, closed.reason)
             await _close(websocket, closed)
 
-    def _user(self, websocket: WebSocket) -> str | None:
+    def _ended_by(self, why: str, conversation: GatewayConversation, reason: str) -> None:
+        self._metrics.ended(why)
+        logger.info("%s has ended: %s", conversation, reason)
+
+    def _user(self, websocket: WebSocket) -> str:
         offered: Sequence[str] = websocket.scope["subprotocols"]
         token = bearer_token(websocket.headers) or subprotocol_token(offered)
         return user_of(token, self._secret)
@@ -200,7 +212,9 @@ class GatewayApp:
         )
 
     async def _show_metrics(self, request: Request) -> Response:
-        if user_of(bearer_token(request.headers), self._secret, audience=METRICS_AUDIENCE) is None:
+        try:
+            user_of(bearer_token(request.headers), self._secret, audience=METRICS_AUDIENCE)
+        except TokenError:
             why = "Send a token for the metrics as Authorization: Bearer …"
             return PlainTextResponse(why, 401, {"WWW-Authenticate": "Bearer"})
         kind = "text/plain; version=0.0.4; charset=utf-8"

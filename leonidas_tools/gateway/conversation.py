@@ -217,6 +217,9 @@ class GatewayConversation:
         self._sound_pace = TokenBucket(per_second=_SOUND_PACE, at_once=_MOST_SOUND_SECONDS_AT_ONCE)
         self._use(SoundFormat())
 
+    def __str__(self) -> str:
+        return f"The conversation {self._session.id} of {self._user!r}"
+
     def _use(self, sound: SoundFormat) -> None:
         self._sound = sound
         self._to_client = SoundToClient(sound)
@@ -392,8 +395,20 @@ class GatewayConversation:
                 async for part in live(self._said()):
                     self._hear(part)
         except Exception as error:
-            raise _close_error(error) from error
-        raise CloseError(ENDED, "ended", "The conversation has ended")
+            raise self._close_error(error) from error
+        raise CloseError(ENDED, "ended", "The agent has ended the conversation")
+
+    def _close_error(self, error: BaseException) -> CloseError:
+        """Return the `CloseError` for an error of the agent."""
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if isinstance(error, CloseError):
+            return error
+        if isinstance(error, APIError):  # its message has the reason; a traceback does not
+            logger.error("%s has failed: %s", self, message_of(error))
+        else:
+            logger.error("%s has failed", self, exc_info=error)
+        return CloseError(FAILED, "failed", "The agent failed: see the log of the server")
 
     async def _said(self) -> AsyncIterator[ProcessorPart]:
         while True:
@@ -426,6 +441,7 @@ class GatewayConversation:
         sound, id_ = self._sound, self._session.id
         self._tell("ready", session=id_, format=sound.encoding, rate=sound.hertz, resumed=resumed)
         self._opened.set()
+        logger.info("%s has begun%s", self, ", as the model resumes it" if resumed else "")
         self._tell_questions()
 
     def _play(self, sound: bytes) -> None:
@@ -473,16 +489,3 @@ class GatewayConversation:
 
 def _restarting() -> CloseError:
     return CloseError(RESTARTING, "draining", "The server is restarting: connect again")
-
-
-def _close_error(error: BaseException) -> CloseError:
-    """Return the `CloseError` for an error of the agent."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if isinstance(error, CloseError):
-        return error
-    if isinstance(error, APIError):  # its message has the reason; a traceback does not
-        logger.error("A conversation failed: %s", message_of(error))
-    else:
-        logger.error("A conversation failed", exc_info=error)
-    return CloseError(FAILED, "failed", "The agent failed: see the log of the server")

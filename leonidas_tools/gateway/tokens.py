@@ -66,13 +66,24 @@ def checked_secret(secret: str) -> str:
     return secret
 
 
-def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> str | None:
-    """Return the user of a token; `None` if the token is not valid."""
-    if token is None or len(token) > _LONGEST_TOKEN_BYTES:
-        return None
-    claims = _claims(token, secret, audience)
-    user = None if claims is None else claims["sub"]
-    return user if _is_user(user) else None
+class TokenError(Exception):
+    """Raised for a token that is not valid; the message says why, for the log of the server."""
+
+
+def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> str:
+    """Return the user of a token.
+
+    Raises:
+        TokenError: The token is not valid.
+    """
+    if not token:
+        raise TokenError("there is no token")
+    if len(token) > _LONGEST_TOKEN_BYTES:
+        raise TokenError(f"the token has more than {_LONGEST_TOKEN_BYTES} bytes")
+    user = _claims(token, secret, audience)["sub"]
+    if not _is_user(user):
+        raise TokenError(f"its user is not a text of 1 to {_LONGEST_USER} printable characters")
+    return str(user)
 
 
 class Resumed(NamedTuple):
@@ -121,14 +132,21 @@ def resumption_of(token: str, secret: str, user: str) -> Resumed | None:
     """Return the state in a resumption token of this user; `None` if it is not valid."""
     if len(token) > _LONGEST_RESUMPTION_BYTES:
         return None
-    claims = _claims(token, secret, _RESUMPTION_AUDIENCE, *Resumed._fields)
-    if claims is None or claims["sub"] != user:
+    try:
+        claims = _claims(token, secret, _RESUMPTION_AUDIENCE, *Resumed._fields)
+    except TokenError:
+        return None
+    if claims["sub"] != user:
         return None
     return Resumed(*(claims[name] for name in Resumed._fields))
 
 
-def _claims(token: bytes | str, secret: str, audience: str, *names: str) -> dict[str, Any] | None:
-    """Return the claims of a token; `None` if it is not valid."""
+def _claims(token: bytes | str, secret: str, audience: str, *names: str) -> dict[str, Any]:
+    """Return the claims of a token.
+
+    Raises:
+        TokenError: The token is not valid.
+    """
     try:
         claims: dict[str, Any] = jwt.decode(
             token,
@@ -137,8 +155,8 @@ def _claims(token: bytes | str, secret: str, audience: str, *names: str) -> dict
             audience=audience,
             options={"require": ["exp", "sub", "aud", *names]},
         )
-    except (jwt.InvalidTokenError, ValueError, RecursionError):
-        return None
+    except (jwt.InvalidTokenError, ValueError, RecursionError) as error:
+        raise TokenError(str(error) or type(error).__name__) from None
     return claims
 
 

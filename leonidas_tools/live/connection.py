@@ -61,7 +61,10 @@ def code_of(error: BaseException) -> int:
 
 def message_of(error: BaseException) -> str:
     """Return the message of a connection error, with likely secrets redacted."""
-    return redact_text(str(error))
+    text = str(error)
+    if isinstance(error, errors.APIError) and error.status is None:  # of a close frame
+        text = text.replace(f"{error.code} None. ", f"{error.code} ", 1).rstrip()
+    return redact_text(text)
 
 
 def is_refusal(error: BaseException) -> bool:

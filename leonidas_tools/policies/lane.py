@@ -45,6 +45,7 @@ def lane_key(function: Callable[..., Any]) -> str:
 logger = visible_logger(__name__)
 
 _LONG_WAIT_SECONDS = 0.25
+_VERY_LONG_WAIT_SECONDS = 1.0  # a silence that a user hears
 _MOST_NAMED = 16
 
 
@@ -131,25 +132,44 @@ class Lanes:
         """Return the lane with this key."""
         return self._lanes.setdefault(key, Lane())
 
-    def waited(self, tool: str, seconds: float, behind: Iterable[str], *, write: bool) -> None:
-        """Log one warning for each tool that was waited for only because it declares no effect."""
-        if write and tool not in self.undeclared:
-            return  # it declares that it changes something: it waits in any case
+    def waited(
+        self, tool: str, seconds: float, behind: Iterable[str], *, write: bool, by_default: bool
+    ) -> None:
+        """Log one warning for each tool that was waited for although it may not be necessary."""
         for name in dict.fromkeys(behind):
-            if name not in self.undeclared or name in self._named:
+            if name in self._named:
                 continue
-            self._named.add(name)
-            both = write and tool != name
-            if_reads = f"{name!r} and {tool!r} change" if both else f"{name!r} changes"
-            logger.warning(
-                "A call of %r has waited %.1f seconds for one of %r, which declares no effect "
-                'and so runs alone in its lane. If %s nothing, declare effect="read" '
-                "(in the settings: effect: read); then such calls run concurrently",
-                tool,
-                seconds,
-                name,
-                if_reads,
-            )
+            if name in self.undeclared:
+                if write and tool not in self.undeclared:
+                    continue  # it declares that it changes something: it waits in any case
+                self._named.add(name)
+                _warn_of_undeclared(tool, seconds, name, write=write)
+            elif by_default and seconds >= _VERY_LONG_WAIT_SECONDS:
+                self._named.add(name)
+                logger.warning(
+                    "A call of %r has waited %.1f seconds for one of %r, which changes something "
+                    "in the same lane: that of their module or object, also of other users. If "
+                    '%r need not wait, declare lane="off" or a lane of its own (in the settings: '
+                    "lane: off)",
+                    tool,
+                    seconds,
+                    name,
+                    tool,
+                )
+
+
+def _warn_of_undeclared(tool: str, seconds: float, name: str, *, write: bool) -> None:
+    both = write and tool != name
+    if_reads = f"{name!r} and {tool!r} change" if both else f"{name!r} changes"
+    logger.warning(
+        "A call of %r has waited %.1f seconds for one of %r, which declares no effect "
+        'and so runs alone in its lane. If %s nothing, declare effect="read" '
+        "(in the settings: effect: read); then such calls run concurrently",
+        tool,
+        seconds,
+        name,
+        if_reads,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,6 +183,7 @@ class InLane:
     lanes: Lanes
     write: bool  # needs exclusive access to the lane
     tool: str
+    by_default: bool = False  # neither the tool nor the settings name the lane
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Run the call in its turn."""
@@ -186,7 +207,9 @@ class InLane:
         await self.lane.enter(write=self.write, who=self.tool)
         seconds = loop.time() - since
         if seconds > _LONG_WAIT_SECONDS:
-            self.lanes.waited(self.tool, seconds, behind, write=self.write)
+            self.lanes.waited(
+                self.tool, seconds, behind, write=self.write, by_default=self.by_default
+            )
 
     @property
     def resource(self) -> Lane:
@@ -208,4 +231,10 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[InLane]:
     else:
         lanes.undeclared.discard(tool.name)
     lane = lanes.lane(options.lane or lane_key(tool.function))
-    yield InLane(lane=lane, lanes=lanes, write=not options.is_read, tool=tool.name)
+    yield InLane(
+        lane=lane,
+        lanes=lanes,
+        write=not options.is_read,
+        tool=tool.name,
+        by_default=options.lane is None,
+    )

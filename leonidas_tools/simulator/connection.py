@@ -265,8 +265,9 @@ class ConnectionHandler:
         message = await self._receive()
         if message is None:
             return None
-        if failure := self._record.failure:
+        if self._context.strict and (failure := self._record.failure):
             # A final close code: the client must not reconnect to a scenario that has failed.
+            # A server that is not strict goes on: it has other clients.
             raise _RefusedConnectionError(protocol.POLICY, f"scenario failed: {failure}")
         kind, body = message
         if kind != "setup":

@@ -60,7 +60,8 @@ class LiveSimulator(Observation):
 
     Args:
         scenario: A scenario, an async function, or the path of a YAML file.
-        strict: Close the connection at a violation, as the real server does.
+        strict: Close the connection at a violation, as the real server does, and refuse new ones
+            once a step has failed.
         speed: The speed of pauses: 1 as written, 2 twice as fast, `math.inf` without pauses.
         generation: The generation of models to simulate: `2.5`, `3.1`, `3.8-live`, `3.8-thinking`
             or `vertex`; by default that of the scenario, otherwise a server without quirks.

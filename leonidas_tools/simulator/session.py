@@ -275,7 +275,8 @@ class SimulatedSession:
         hint = f"the closest is {close[0]!r}" if close else f"it declared {sorted(self._declared)}"
         raise StepFailedError(
             f"the client declared no function {call.name!r}; {hint}. "
-            "Add the tool to the session; if the agent has it, a rule or a setting hides or "
+            "Add the tool to the session; if it is of an MCP server, wait until that has started: "
+            "`await tools.ready()`; if the agent has it, a rule or a setting hides or "
             f"denies it: `leonidas policy explain {call.name} --config FILE` says which. "
             "To call it all the same, write `undeclared: true` in the step"
         )
@@ -404,7 +405,8 @@ class SimulatedSession:
         chunks = chunks_of(sound) or [""]
         pieces = spread(spoken, len(chunks))
         for index, (piece, chunk) in enumerate(zip(pieces, chunks, strict=True), start=1):
-            await self._transcribe(piece, finished=index == len(pieces))
+            if piece or index == len(pieces):
+                await self._transcribe("outputTranscription", piece, finished=index == len(pieces))
             if chunk:
                 await self._send_audio(chunk)
             if paced:
@@ -419,11 +421,16 @@ class SimulatedSession:
             return read_wav(Path(audio))
         return tone(speech_seconds(text) if seconds is None else seconds)
 
-    async def _transcribe(self, piece: str, *, finished: bool) -> None:
-        if piece or finished:
-            self._check_transcription("outputAudioTranscription")
-            transcription = {"text": piece, **({"finished": True} if finished else {})}
-            await self.send({"serverContent": {"outputTranscription": transcription}})
+    async def _transcribe(
+        self,
+        field: Literal["inputTranscription", "outputTranscription"],
+        text: str,
+        *,
+        finished: bool,
+    ) -> None:
+        self._check_transcription(field.replace("T", "AudioT"))
+        transcription = {"text": text, **({"finished": True} if finished else {})}
+        await self.send({"serverContent": {field: transcription}})
 
     def _check_transcription(self, option: str) -> None:
         if option in self.setup or option in self._not_transcribed:
@@ -440,10 +447,14 @@ class SimulatedSession:
         turn = {"role": "model", "parts": [{"inlineData": blob}]}
         await self.send({"serverContent": {"modelTurn": turn}})
 
-    async def input_transcription(self, text: str) -> None:
-        """Send a transcription of the user's speech."""
-        self._check_transcription("inputAudioTranscription")
-        await self.send({"serverContent": {"inputTranscription": {"text": text}}})
+    async def input_transcription(self, text: str, *, finished: bool = False) -> None:
+        """Send a transcription of the user's speech.
+
+        Args:
+            text: The transcription.
+            finished: Whether the user has finished speaking.
+        """
+        await self._transcribe("inputTranscription", text, finished=finished)
 
     async def interrupt(self, *, cancel: bool = False) -> None:
         """Signal that the user interrupts the model.

@@ -425,9 +425,12 @@ class InputTranscription(Step):
 
     Args:
         text: The transcription.
+        finished: Whether the user has finished speaking. Models mark this at the end of all
+            speech, or never; where it is never marked, a yes counts only after a pause.
     """
 
     text: str
+    finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ async def think(analysis: Thought, reasoning: Thought, plan: Thought) -> dict[st
     return {**thought, "timestamp": _timestamp(time.time())}
 
 
-@tool(category="action", after_untrusted="allow")
+@tool(category="action", effect="once", after_untrusted="allow")
 async def change_state(new_state: str, reason: str, ctx: ToolContext) -> dict[str, Any]:
     """Change what the agent is doing, such as `listening`, `thinking` or `working`.
 
@@ -84,7 +84,7 @@ async def wait_in_silence(
     return {"waited_seconds": seconds, "reason": reason}
 
 
-@tool(category="action", priority="critical")
+@tool(category="action", effect="once", priority="critical")
 async def shutdown_system(reason: str, ctx: ToolContext) -> dict[str, Any]:
     """End the session after a last sentence. Only when the user clearly asks for it.
 

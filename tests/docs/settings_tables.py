@@ -41,13 +41,13 @@ def _rows(schema: Mapping[str, Any], name: str) -> Iterator[str]:
     for section in sections:
         node = _inside(schema, node["properties"][section])
     setting = node["properties"][last]
-    inside = _inside(schema, setting).get("properties")
-    if inside is None:
+    inside = _inside(schema, setting)
+    if "properties" not in inside:
         yield _row(name, setting)
         return
-    for key, each in inside.items():
+    for key, each in inside["properties"].items():
         if "properties" not in _inside(schema, each):
-            yield _row(f"{name}.{key}", each)
+            yield _row(f"{name}.{key}", each, required=key in inside.get("required", ()))
 
 
 def _inside(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -73,13 +73,13 @@ def _reference(node: Any) -> str | None:
     return next((each["$ref"] for each in choices if "$ref" in each), None)
 
 
-def _row(name: str, setting: Mapping[str, Any]) -> str:
+def _row(name: str, setting: Mapping[str, Any], *, required: bool = False) -> str:
     shown = re.sub(r"^(tools)\.", r"\1.NAME.", name).replace("rules.", "rules[].")
     shown = shown.replace("toolboxes.", "toolboxes[].").replace("programs.", "programs.NAME.")
     shown = shown.replace("when.", "when.PATH.")
     default = setting.get("default")
     nothing = default is None or default in ([], {})
-    told = "" if nothing else f"`{_plain(default)}`"
+    told = "required" if required else "" if nothing else f"`{_plain(default)}`"
     return f"| `{shown}` | {told} | {setting['description']} |"
 
 

@@ -3,16 +3,19 @@
 import asyncio
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from leonidas_tools import ToolContext, tool
 from leonidas_tools.gateway import GatewayLimits, make_token, resumption_guard
 from leonidas_tools.simulator import (
     Call,
+    Expect,
     FunctionCall,
     InputTranscription,
     Say,
     TurnComplete,
     WaitForAnswers,
+    WaitForClose,
     WaitForInput,
 )
 from tests.gateway.served import SECRET, Client, Served, subprotocols
@@ -44,6 +47,39 @@ async def test_a_websocket_is_a_conversation_with_sound_transcripts_and_tools():
         events = [m["event"] for m in client.messages if m["type"] == "tool"]
         assert events == ["tool_start", "tool_complete"]
         assert len(client.sound) == 16_000  # half a second at 16 kHz
+
+
+async def test_a_scenario_that_fails_in_one_conversation_plays_in_the_next():
+    failing = [Expect("none", within_seconds=0)]
+    async with Served(connections=[failing, [TurnComplete()]]) as served:
+        async with served.opened(make_token(SECRET, "ana")) as websocket:
+            client = Client(websocket)
+            await client.say("start")
+            assert await client.closed() == 1011
+        async with served.client("ben") as client:
+            await client.until("turn_complete")
+
+
+async def test_the_log_has_the_beginning_and_the_end_of_each_conversation_and_each_refusal(caplog):
+    caplog.set_level("INFO", "leonidas_tools.gateway")
+    limits = GatewayLimits(conversations_per_user=1)
+    late = make_token(SECRET, "ben", seconds=0.001)
+    async with Served([WaitForClose()], limits=limits) as served, served.client("ana") as client:
+        await served.code_for("ana")
+        for token, headers in ((None, {}), (late, {}), (late, {"Origin": "http://evil.org"})):
+            with pytest.raises(InvalidStatus):
+                await served.opened(token, headers=headers)
+    session = client.ready["session"]
+    not_signed_in = "A client at 127.0.0.1 was refused, since it is not signed in:"
+    said = [each.getMessage() for each in caplog.records if each.levelname == "INFO"]
+    assert said == [
+        f"The conversation {session} of 'ana' has begun",
+        "A conversation of 'ana' was refused: Too many conversations of this user: end one",
+        f"{not_signed_in} there is no token",
+        f"{not_signed_in} Signature has expired",
+        "A request was refused with 403: This origin may not use this server.",
+        f"The conversation {session} of 'ana' has ended: The client has left",
+    ]
 
 
 async def test_the_metrics_are_those_of_conversations_and_of_tools():

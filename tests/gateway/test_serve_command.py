@@ -15,6 +15,7 @@ from websockets.asyncio.client import connect
 
 from leonidas_tools.cli.serve import commands
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.gateway import GatewayLimits
 from leonidas_tools.gateway.tokens import make_token, user_of
 from tests.gateway.served import SECRET, Client
 
@@ -99,8 +100,9 @@ async def test_a_scenario_that_calls_what_is_not_there_says_so_in_the_log_and_ho
         server.terminate()
         log = (await server.communicate())[0].decode()
     assert "the client declared no function 'no_such_tool'" in log
-    assert "Add the tool to the session" in log
-    assert "A conversation failed: " in log
+    assert "Add the tool to the session; if it is of an MCP server, wait until that has" in log
+    assert re.search(r"The conversation \w+ of 'ana' has failed: \d+ \S", log)
+    assert " None. " not in log
     assert "Traceback" not in log
 
 
@@ -292,6 +294,39 @@ async def test_no_gateway_starts_with_a_short_secret_or_without_one():
         _, said = await ended.communicate()
         assert ended.returncode == 2
         assert b"openssl rand -hex 32" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "limits"),
+    [
+        ([], GatewayLimits()),
+        (
+            [
+                *("--conversations", "7", "--conversations-per-user", "6"),
+                *("--starts-per-user-minute", "5", "--grace", "4"),
+            ],
+            GatewayLimits(
+                conversations=7,
+                conversations_per_user=6,
+                starts_per_user_minute=5,
+                grace_seconds=4,
+            ),
+        ),
+    ],
+)
+def test_the_options_are_the_limits_of_the_gateway(tmp_path, monkeypatch, options, limits):
+    (tmp_path / "tools.yaml").write_text("{}")
+    (tmp_path / "hello.yaml").write_text(SCENARIO)
+    given = []
+
+    async def serve_gateway(*_, **served):
+        given.append(served["limits"])
+
+    monkeypatch.setattr("leonidas_tools.gateway.serve_gateway", serve_gateway)
+    monkeypatch.setenv("LEONIDAS_GATEWAY_SECRET", SECRET)
+    files = ("--config", str(tmp_path / "tools.yaml"), "--scenario", str(tmp_path / "hello.yaml"))
+    finished = CliRunner().invoke(commands(), ["--http", "0", *files, *options])
+    assert (finished.exit_code, given) == (0, [limits])
 
 
 @pytest.mark.parametrize(

@@ -397,6 +397,41 @@ def test_a_read_that_waits_behind_it_names_it_too(caplog: pytest.LogCaptureFixtu
     assert len(spared(caplog)) == 1
 
 
+async def pays() -> None:
+    await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize(
+    ("second", "settings", "times"),
+    [
+        ({"effect": "read"}, {}, 1),
+        ({"effect": "once"}, {}, 1),
+        ({"effect": "read", "lane": "shared"}, {}, 0),  # named: it is meant to wait
+        ({"effect": "read"}, {"tools": {"second": {"lane": "shared"}}}, 0),
+        ({"effect": "read"}, {"tools": {"second": {"lane": "off"}}}, 0),
+    ],
+)
+def test_a_wait_that_is_heard_in_a_lane_that_nobody_has_named_is_spoken_of_once(
+    second: dict[str, Any],
+    settings: dict[str, Any],
+    times: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first: dict[str, Any] = {"effect": "once", "lane": second.get("lane")}
+    if "tools" in settings:
+        settings["tools"]["first"] = {"lane": "shared"}
+    tools = [Tool(pays, name="first", **first), Tool(pays, name="second", **second)]
+    _together(*tools, names=["first", "second", "first", "second"], **settings)
+    said = (
+        "A call of 'second' has waited 1.0 seconds for one of 'first', which changes something in "
+        "the same lane: that of their module or object, also of other users. If 'second' need not "
+        'wait, declare lane="off" or a lane of its own (in the settings: lane: off)'
+    )
+    assert [r.getMessage() for r in caplog.records if "'second' has" in r.getMessage()] == (
+        [said] * times
+    )
+
+
 def test_a_short_wait_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
     async def blinks() -> None:
         await asyncio.sleep(0.2)

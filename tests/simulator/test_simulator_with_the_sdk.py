@@ -89,6 +89,7 @@ async def test_speech_is_a_transcription_beside_audio_as_long_as_the_text(connec
 async def test_every_kind_of_message_reaches_the_client(connect):
     steps = [
         InputTranscription("hi"),
+        InputTranscription(" there", finished=True),
         Usage({"totalTokenCount": 10}),
         SessionResumption("h1"),
         SessionResumption(),
@@ -102,6 +103,7 @@ async def test_every_kind_of_message_reaches_the_client(connect):
         found = [m.model_dump(exclude_none=True) async for m in session.receive()]
     assert found == [
         {"server_content": {"input_transcription": {"text": "hi"}}},
+        {"server_content": {"input_transcription": {"text": " there", "finished": True}}},
         {"usage_metadata": {"total_token_count": 10}},
         {"session_resumption_update": {"new_handle": "h1", "resumable": True}},
         {"session_resumption_update": {"resumable": False}},

@@ -175,6 +175,22 @@ def test_a_table_says_how_calls_ended(run, kept):
     assert "1.0 s" in looked
 
 
+def test_an_empty_list_says_whether_there_are_calls_at_all(run, file):
+    async def open_and_close():
+        async with Store(file) as store:
+            await store.executions()
+
+    asyncio.run(open_and_close())
+    assert run().stdout == "No call is stored yet\n"
+    assert run("--tool", "look").stdout == "There is no such call\n"
+
+
+def test_a_table_says_whose_call_it_was_and_why_it_ended_so(run, lived):
+    line = next(line for line in run("--tool", "pay").stdout.splitlines() if "pending" in line)
+    assert line.split()[2:7] == ["kitchen", "ana", "pay", "pending_approval", "needs_approval"]
+    assert "needs_approval" in run("show", "kitchen").stdout
+
+
 def test_a_time_that_is_none_is_wrong_usage(run, kept):
     with pytest.raises(typer.BadParameter, match="--since 'soon' is neither a duration"):
         history._moment("soon", "--since")
