@@ -116,19 +116,22 @@ class LoopWatch:
         task = asyncio.current_task(self._loop)
         name = task.get_name() if task is not None else ""
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - the public way to it
-        who = f"The tool {name.removeprefix(TASK_PREFIX)!r}"
+        who, advice = "Code outside of tools", ""
+        if name.startswith(TASK_PREFIX):
+            who = f"The tool {name.removeprefix(TASK_PREFIX)!r}"
+            advice = ". A blocking tool must be a plain function, which runs in a thread"
         logger.warning(
-            "%s has blocked the event loop for %.2f s, at %s: nothing else runs meanwhile. "
-            "A blocking tool must be a plain function, which runs in a thread",
-            who if name.startswith(TASK_PREFIX) else "Code outside of tools",
+            "%s has blocked the event loop for %.2f s, at %s: nothing else runs meanwhile%s",
+            who,
             blocked_seconds,
             _place(frame),
+            advice,
         )
 
 
 def _place(frame: FrameType | None) -> str:
     """Return the position in the code, in the innermost frame outside the standard library."""
-    standard = sysconfig.get_path("stdlib")
+    standard = (sysconfig.get_path("stdlib"), "<frozen ")  # as the import of a module
     while frame is not None and frame.f_code.co_filename.startswith(standard):
         frame = frame.f_back
     if frame is None:
