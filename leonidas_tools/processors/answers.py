@@ -48,7 +48,8 @@ def response_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
     fields: dict[str, Any] = {"response": result.to_response()}
     if result.media:
         fields["parts"] = [_media_part(media) for media in result.media]
-    plan = _plan(call)
+    tool = call.tool
+    plan = None if tool is None else scheduling_of(tool, call.settings)
     if plan is None:
         return _answer(call, fields)
     return _answer(call, fields, plan, plan.ok if result.ok else plan.error)

@@ -278,7 +278,7 @@ class _Calls:
             _release_frames(result.error)
         self._running.pop(call.id or call.trace_id, None)
         # A call that the closing runtime has cut off may have had its effect.
-        is_cut = invocation.is_left and invocation.begun and not result.ok
+        is_cut = invocation.begun and invocation.is_left and not result.ok
         remember(call, repeated(call.name) if is_cut else result, begun=invocation.begun)
         if invocation.undo is not None and call.id is not None:
             self._undoable[call.id] = invocation
@@ -286,7 +286,8 @@ class _Calls:
                 del self._undoable[next(iter(self._undoable))]
         if invocation.wanted:  # else the server has cancelled the call
             self.ready.put((call, result))
-        self._close_if_done()
+        if not self._reading:
+            self._close_if_done()
 
     def _close_if_done(self) -> None:
         if not self._reading and not self._running:

@@ -94,11 +94,15 @@ class Intake:
             tool=tool,
             settings=settings,
             number=next(self.session.numbers),
-            given_id=_whole_id(given, identifier),
+            given_id=None if identifier is given else _whole_id(given, identifier),
         )
         if key is not None:
             self._once_calls().begin(call, key, self._stream)
-        return (call, known) if self._executor is None else self._executor.meant(call, known)
+        return (call, known) if tool is not None else self._meant(call)
+
+    def _meant(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
+        """Return the call that an unknown name means, and its result if nothing runs."""
+        return (call, None) if self._executor is None else self._executor.meant(call, None)
 
     def cancel(self, call_id: str) -> None:
         """Ignore a later call with this id, or note that the result of an ended one is not read."""

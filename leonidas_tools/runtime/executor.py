@@ -36,7 +36,7 @@ from leonidas_tools.results.texts import join, say
 from leonidas_tools.rules.rule import CONFIRM
 from leonidas_tools.runtime.compiler import Compiler
 from leonidas_tools.session.tasks import TaskList
-from leonidas_tools.settings.effective import effect_of, either, quarantined, refused
+from leonidas_tools.settings.effective import effect_of, quarantined, refused
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.tools.metadata import ToolEffect
 from leonidas_tools.workers.threads import Workers
@@ -261,9 +261,10 @@ class Executor:
 
     def may_be_once(self, tool: AnyTool, settings: ToolConfiguration) -> bool:
         """Return whether a call or its fallbacks have an effect that must not happen twice."""
-        if effect_of(tool, settings) is ToolEffect.ONCE:
+        own, configured = tool.metadata, settings.fallback_tools
+        if (settings.effect or own.effect) is ToolEffect.ONCE:
             return True
-        fallbacks = either(settings.fallback_tools, tool.metadata.fallback_tools)
+        fallbacks = own.fallback_tools if configured is None else configured
         return bool(fallbacks) and any(
             effect_of(other, self.settings.for_tool(other.name, other.origin)) is ToolEffect.ONCE
             for other in map(self.registry.get, fallbacks)
