@@ -70,11 +70,20 @@ async def test_a_tool_that_is_described_wrongly_keeps_no_other_away(listed, capl
 
 async def test_a_listing_that_takes_long_to_read_leaves_out_the_rest(listed, monkeypatch):
     monkeypatch.setattr(definitions, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(definitions, "_SECONDS_EACH", 0.0)
     server = await listed(GOOD, {**GOOD, "name": "late"})
     assert list(server.tools) == ["good"]
     (left_out,) = server.mcp.status()["left_out"]
     assert left_out["tool"] == "late"
     assert left_out["why"].startswith("reading the tools before it took ")
+
+
+async def test_a_listing_of_many_tools_may_take_longer_to_read(listed, monkeypatch):
+    monkeypatch.setattr(definitions, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(definitions, "_SECONDS_EACH", 60.0)
+    server = await listed(GOOD, {**GOOD, "name": "late"})
+    assert list(server.tools) == ["good", "late"]
+    assert "left_out" not in server.mcp.status()
 
 
 @pytest.mark.parametrize("nameless", [7, {"inputSchema": {"type": "object"}}, {**GOOD, "name": 7}])

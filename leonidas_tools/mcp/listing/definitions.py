@@ -37,7 +37,9 @@ _SLICE = 64
 _LONGEST_DESCRIPTION = 65_536
 """Most characters of a description that are used: a description is scanned several times."""
 _MOST_SECONDS = 5.0
-"""Most seconds of CPU time for the definitions of a listing; most take a millisecond each."""
+"""Most seconds of CPU time for the definitions of a listing, beside those for each tool."""
+_SECONDS_EACH = 0.002
+"""Seconds of CPU time for each tool: most take a quarter of it, and more on a busy machine."""
 AnyTool: TypeAlias = Tool[..., Any]
 CallTool: TypeAlias = Callable[
     [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]
@@ -185,7 +187,7 @@ class DefinitionReader:
         report: ListingReport,
     ) -> list[AnyTool]:
         known: dict[str, tuple[_Made, AnyTool | None]] = {}
-        seconds = 0.0
+        seconds, most_seconds = 0.0, _MOST_SECONDS + _SECONDS_EACH * len(used)
         for name, definition in used.items() if pins is not None else ():
             if len(known) % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -196,7 +198,7 @@ class DefinitionReader:
             made = (definition, {} if said is None else said.arguments, changed, report.denies)
             before = self._known.get(name)
             if before is None or before[0] != made:
-                if seconds > _MOST_SECONDS:
+                if seconds > most_seconds:
                     report.left_out[name] = f"reading the tools before it took {seconds:.1f} s"
                     continue
                 began = time.thread_time()
