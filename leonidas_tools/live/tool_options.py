@@ -1,4 +1,4 @@
-"""What a live session asks of its tools: declarations, texts, fillers, and what may repeat."""
+"""Options of tools for a live session: declarations, texts, fillers and repeated calls."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _PERMANENT = (
     TypeError,
     AttributeError,
     NameError,
-    NotImplementedError,  # a tool raises it for what it cannot do, also on a retry
+    NotImplementedError,  # caught here: a tool raises it for a case that it does not support
     ImportError,
     SyntaxError,
 )

@@ -59,6 +59,16 @@ def hears(child, line):
     assert child.stdout.readline() == f"{line}\n"
 
 
+def orders_tea(child, call_id):
+    says(child, f"order tea {call_id}")
+    hears(child, "runs tea")
+
+
+def serves(child):
+    says(child, "serve")
+    hears(child, "ok")
+
+
 class Here:
     """The same session in this process; notes what runs here."""
 
@@ -93,6 +103,12 @@ class Here:
             "order", {"article": article}, session=session or self.session, call_id=call_id
         )
 
+    async def hears_once_of_tea(self, first_id, next_id):
+        """The order of the other process is told once; the next equal call runs."""
+        assert (await self.order("tea", first_id)).result == "tea, ordered elsewhere"
+        assert await self.tools.store.flush()
+        assert (await self.order("tea", next_id)).result == "tea, ordered here"
+
 
 @pytest.fixture
 async def here(where):
@@ -102,8 +118,7 @@ async def here(where):
 
 async def test_a_call_whose_process_has_died_is_not_run_again_under_another_id(where, here):
     with ordering(where) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
+        orders_tea(child, "c1")
         child.kill()
         child.wait()
         refused = await here.order("tea", "c2")
@@ -128,8 +143,7 @@ async def test_a_fallback_whose_process_has_died_is_not_run_again_under_another_
 @pytest.mark.slow
 async def test_it_runs_once_a_person_knows_of_the_call_that_was_interrupted(where, here):
     with ordering(where) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
+        orders_tea(child, "c1")
         child.kill()
         child.wait()
         await here.tools.store.acknowledge(await here.tools.store.interrupted())
@@ -138,8 +152,7 @@ async def test_it_runs_once_a_person_knows_of_the_call_that_was_interrupted(wher
 
 async def test_a_call_that_still_runs_elsewhere_is_answered_with_its_outcome(where, here):
     with ordering(where) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
+        orders_tea(child, "c1")
         here.tools.store.begin(here.session)
         asked = asyncio.create_task(here.order("tea", "c2"))
         await here.order("coffee", "c3")
@@ -152,28 +165,20 @@ async def test_a_call_that_still_runs_elsewhere_is_answered_with_its_outcome(whe
 @pytest.mark.slow
 async def test_an_outcome_after_the_move_is_told_once_and_the_next_equal_call_runs(where, here):
     with ordering(where) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
+        orders_tea(child, "c1")
         here.tools.store.begin(here.session)
-        says(child, "serve")
-        hears(child, "ok")
-        assert (await here.order("tea", "c2")).result == "tea, ordered elsewhere"
-        assert await here.tools.store.flush()
-        assert (await here.order("tea", "c3")).result == "tea, ordered here"
+        serves(child)
+        await here.hears_once_of_tea("c2", "c3")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ahead_seconds", [-600.0, 600.0])
 async def test_a_clock_that_differs_gives_a_call_no_second_effect(where, here, ahead_seconds):
     with ordering(where, ahead_seconds=ahead_seconds) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
+        orders_tea(child, "c1")
         assert (await here.order("coffee", "c2")).ok  # the session is bound
-        says(child, "serve")
-        hears(child, "ok")
-        assert (await here.order("tea", "c3")).result == "tea, ordered elsewhere"
-        assert await here.tools.store.flush()
-        assert (await here.order("tea", "c4")).result == "tea, ordered here"
+        serves(child)
+        await here.hears_once_of_tea("c3", "c4")
 
 
 @pytest.mark.parametrize("ahead_seconds", [-600.0, 600.0])
@@ -182,13 +187,9 @@ async def test_a_call_that_another_clock_dates_before_the_session_is_not_run_aga
 ):
     assert (await here.order("coffee", "c1")).ok  # the session is bound
     with ordering(where, ahead_seconds=ahead_seconds) as child:
-        says(child, "order tea c2")
-        hears(child, "runs tea")
-        says(child, "serve")
-        hears(child, "ok")
-        assert (await here.order("tea", "c3")).result == "tea, ordered elsewhere"
-        assert await here.tools.store.flush()
-        assert (await here.order("tea", "c4")).result == "tea, ordered here"
+        orders_tea(child, "c2")
+        serves(child)
+        await here.hears_once_of_tea("c3", "c4")
 
 
 @pytest.mark.slow
@@ -196,8 +197,7 @@ async def test_a_clock_that_is_ahead_makes_no_call_of_a_dead_process_one_of_the_
     where, here
 ):
     with ordering(where, ahead_seconds=600.0) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
+        orders_tea(child, "c1")
         child.kill()
         child.wait()
         told = await here.order("tea", "c2")
@@ -209,30 +209,23 @@ async def test_a_clock_that_is_ahead_makes_no_call_of_a_dead_process_one_of_the_
 async def test_an_outcome_after_the_handle_was_not_heard_although_the_call_has_ended(where, here):
     here.session.get(Resumption).use("h1", at=time.time())
     with ordering(where) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
-        says(child, "serve")
-        hears(child, "ok")
-        assert (await here.order("tea", "c2")).result == "tea, ordered elsewhere"
-        assert await here.tools.store.flush()
-        assert (await here.order("tea", "c3")).result == "tea, ordered here"
+        orders_tea(child, "c1")
+        serves(child)
+        await here.hears_once_of_tea("c2", "c3")
 
 
 @pytest.mark.slow
 async def test_an_equal_call_after_one_that_has_ended_before_the_move_runs(where, here):
     with ordering(where) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
-        says(child, "serve")
-        hears(child, "ok")
+        orders_tea(child, "c1")
+        serves(child)
         assert (await here.order("tea", "c2")).result == "tea, ordered here"
 
 
 @pytest.mark.slow
 async def test_a_call_that_outlives_its_conversation_is_answered_in_the_next_one(where, here):
     with ordering(where) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
+        orders_tea(child, "c1")
         says(child, "leave")
         hears(child, "left")
         asked = asyncio.create_task(here.order("tea", "c2"))
@@ -244,8 +237,7 @@ async def test_a_call_that_outlives_its_conversation_is_answered_in_the_next_one
 
 async def test_a_call_that_was_cut_off_as_its_process_stopped_is_not_simply_run_again(where, here):
     with ordering(where) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
+        orders_tea(child, "c1")
         child.stdin.close()
         assert child.wait() == 0
         told = await here.order("tea", "c2")
@@ -309,10 +301,8 @@ async def test_calls_of_another_process_count_towards_the_limits_of_the_session(
     limits = {"policies": {"calls": {"per_session": 2}}}
     async with Here(where, **limits) as here:
         with ordering(where) as child:
-            says(child, "order tea c1")
-            hears(child, "runs tea")
-            says(child, "serve")
-            hears(child, "ok")
+            orders_tea(child, "c1")
+            serves(child)
         assert (await here.order("coffee", "c2")).ok
         assert (await here.order("cocoa", "c3")).reason_code == "calls_per_session"
         assert (await here.order("cocoa", "c3", ToolSession("garden", user="ana"))).ok
@@ -370,8 +360,7 @@ async def test_without_the_store_a_session_from_another_process_makes_no_such_ca
 
 async def test_calls_of_other_sessions_and_users_do_not_count(where, here):
     with ordering(where) as child:
-        says(child, "order tea c1")
-        hears(child, "runs tea")
+        orders_tea(child, "c1")
         child.kill()
         child.wait()
         for other in (ToolSession("kitchen", user="ben"), ToolSession("garden", user="ana")):
