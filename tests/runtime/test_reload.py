@@ -8,6 +8,7 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolRuntime, tool
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.json_schema import ArgumentValidator
 
 BEFORE = """\
 toolboxes: [demo]
@@ -172,3 +173,18 @@ async def test_a_reload_names_wrong_keys_and_names_of_tools_that_do_not_exist_to
     said = str(caught.value)
     assert "slow_trm.timout: is not a setting; did you mean 'timeout'?" in said
     assert "tools.slow_trm: there is no such tool" in said
+
+
+async def test_an_edit_compiles_no_schema_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    @tool(effect="read")
+    async def double(number: int) -> int:
+        return 2 * number
+
+    def compile_again(*_: object, **__: object) -> None:
+        raise AssertionError("the schema is compiled again")
+
+    async with AdvancedToolProcessor([double], {"tools": {"double": {"timeout": 5}}}) as tools:
+        assert (await tools.execute("double", {"number": 1})).result == 2
+        monkeypatch.setattr(ArgumentValidator, "__init__", compile_again)
+        tools.settings.update({"tools.double.timeout": 6})
+        assert (await tools.execute("double", {"number": 2})).result == 4
