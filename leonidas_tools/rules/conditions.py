@@ -62,6 +62,12 @@ class _Unreadable:
         return "?"
 
 
+class Incomplete(str):
+    """A text that stands for more than it says: a condition that it does not meet is in doubt."""
+
+    __slots__ = ()
+
+
 UNREADABLE = _Unreadable()
 _BEFORE_JSON = "\ufeff \t\r\n"
 
@@ -111,7 +117,11 @@ def values_at(arguments: Any, steps: Sequence[str], *, parts: bool = True) -> Se
         return _inside(arguments, steps[0], parts=parts)
     found = [arguments]
     for step in steps:
-        found = [inner for value in found for inner in _inside(value, step, parts=parts)]
+        found = [
+            inner
+            for value in found
+            for inner in ([value] if value is UNREADABLE else _inside(value, step, parts=parts))
+        ]
     return found
 
 
@@ -310,10 +320,13 @@ class Condition:
         if value is UNREADABLE:
             return None
         answer: bool | None = True
+        unmet: bool | None = False
+        if isinstance(value, Incomplete):
+            value, unmet = str(value), None
         for check, wanted in self._checks:
             one = check(value, wanted)
             if one is False:
-                return False
+                return unmet
             answer = answer and one
         return answer
 

@@ -11,10 +11,11 @@ from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.texts import say
+from leonidas_tools.rules.conditions import UNREADABLE, Incomplete
 from leonidas_tools.sandbox.progress import output_as_progress
 from leonidas_tools.settings.sandbox_settings import SandboxSettings
-from leonidas_tools.toolboxes.shell.commands import parse
-from leonidas_tools.toolboxes.shell.risks import risks_of
+from leonidas_tools.toolboxes.shell.commands import UNKNOWN, Command, parse
+from leonidas_tools.toolboxes.shell.risks import risks_of, runs_only_its_commands
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
 
@@ -25,9 +26,21 @@ if TYPE_CHECKING:
 
 __all__ = ["TOOLBOX", "ShellSettings"]
 
-_LONGEST_COMMAND = 100_000
+_MAX_COMMAND_CHARACTERS = 100_000
 _SPARE_SECONDS = 15.0
 """Seconds added to the call timeout, so that the sandbox kills the program first."""
+_GIT_THAT_ONLY_READS = (
+    "GIT_OPTIONAL_LOCKS=0",
+    "GIT_NO_LAZY_FETCH=1",
+    "GIT_CONFIG_COUNT=3",
+    "GIT_CONFIG_KEY_0=safe.bareRepository",
+    "GIT_CONFIG_VALUE_0=explicit",
+    "GIT_CONFIG_KEY_1=core.fsmonitor",
+    "GIT_CONFIG_VALUE_1=false",
+    "GIT_CONFIG_KEY_2=core.hooksPath",
+    "GIT_CONFIG_VALUE_2=/dev/null",
+)
+"""Without these, reading a repository may run programs that a folder of the model names."""
 
 
 class ShellSettings(SandboxSettings):
@@ -35,12 +48,33 @@ class ShellSettings(SandboxSettings):
 
 
 def commands_and_risks(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts that rules can match: all `commands` of a call, and its `risks`."""
+    """Return the facts that rules can match: all `commands` of a call, and its `risks`.
+
+    A rule that denies a program applies to whatever may run it; a rule that allows one applies
+    only to what certainly is that program and writes no file.
+    """
     script = parse(arguments["command"])
+    facts = _facts_of if runs_only_its_commands(script) else _facts_in_doubt
+    unknown = [_facts_in_doubt(UNKNOWN)] if script.writes else []
     return {
-        "commands": [command.to_json() for command in script.commands],
-        "risks": risks_of(script),
+        "commands": [*map(facts, script.commands), *unknown],
+        "risks": [Incomplete(risk) for risk in risks_of(script)],
     }
+
+
+def _facts_of(command: Command) -> dict[str, Any]:
+    words = [word.text if word.is_known else UNREADABLE for word in command.arguments]
+    text = command.text if UNREADABLE not in words else Incomplete(command.text)
+    return {"program": command.program, "arguments": words, "text": text}
+
+
+def _facts_in_doubt(command: Command) -> dict[str, Any]:
+    """Return the facts of a command that may not be the only one that runs."""
+    if not command.program:
+        return dict.fromkeys(("program", "arguments", "text"), UNREADABLE)
+    words = [Incomplete(word.text) if word.is_known else UNREADABLE for word in command.arguments]
+    text = Incomplete(command.text)
+    return {"program": Incomplete(command.program), "arguments": words, "text": text}
 
 
 def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
@@ -56,22 +90,24 @@ def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
         facts=commands_and_risks,
     )
     async def run_shell(
-        command: Annotated[str, Field(min_length=1, max_length=_LONGEST_COMMAND)],
+        command: Annotated[str, Field(min_length=1, max_length=_MAX_COMMAND_CHARACTERS)],
         ctx: ToolContext,
         working_directory: str = ".",
         timeout_seconds: Annotated[float | None, Field(gt=0)] = None,
     ) -> ToolResult:
         """Run a command in a Bash shell and return its output and exit code.
 
-        It sees only the given directories. Dangerous commands are approved by the user first.
+        It sees only the given directories. Commands that do more than read are approved by the
+        user first.
 
         Args:
             command: The command, as typed in Bash.
             working_directory: Where it runs; a relative path starts at the first directory.
             timeout_seconds: Its timeout, if shorter than the default.
         """
+        variables = _GIT_THAT_ONLY_READS if runs_only_its_commands(parse(command)) else ()
         finished = await sandbox.run(
-            ["/bin/bash", "--noprofile", "--norc", "-c", command],
+            ["/usr/bin/env", *variables, "/bin/bash", "--noprofile", "--norc", "-c", command],
             timeout_seconds=min(timeout_seconds or settings.timeout, settings.timeout),
             working_directory=_inside(working_directory, [Path(each) for each in sandbox.roots]),
             on_output=output_as_progress(ctx),

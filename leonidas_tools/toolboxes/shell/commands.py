@@ -1,253 +1,299 @@
-"""Find every command in a shell script without running it."""
+"""Parse a shell script that is simple enough to be certain which commands it runs.
+
+A grammar and Bash may disagree about any unusual text, so only listed nodes and characters are
+accepted. Every other script is unclear as a whole.
+"""
 
 from __future__ import annotations
 
-import codecs
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
-
-from leonidas_tools.toolboxes.shell.words import Word, named
-from leonidas_tools.toolboxes.shell.wrappers import Reads, inner_of
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from tree_sitter import Node
 
-_LONGEST_CHARACTERS = 20_000
-_MOST_MARKS = {"|": 500, ")": 2_000}
-"""Most marks of a text whose parsing takes a time that grows with the square of their number."""
-_MOST_NODES = 8_000
-"""Most nodes of a script that are read: each text in it may hold nearly all of it again."""
-_DEEPEST = 12
-_MOST_COMMANDS = 500
-_ESCAPE = re.compile(r"\\(.|\n)", re.DOTALL)
-_ESCAPE_IN_QUOTES = re.compile(r"\\([$`\"\\\n])")
-_GLOB = re.compile(r"[*?\[]")
-_OTHER_ESCAPES = re.compile(r"\\([ceE?]|x[0-9A-Fa-f](?![0-9A-Fa-f])|[uU])")
-_EXPANDED = re.compile(r"\$\(|`|\$\{.*@P")
-_SUBSTITUTED = re.compile(r"[$<>]\(|`")
-_UNKNOWN_NODES = frozenset(
-    {
-        "arithmetic_expansion",
-        "command_substitution",
-        "expansion",
-        "process_substitution",
-        "simple_expansion",
-    }
+_MAX_SCRIPT_CHARACTERS = 2_000
+"""The time to parse some texts grows with the square of their length: here at most 0.1 s."""
+_BLOCKS = frozenset(
+    {"command_substitution", "compound_statement", "do_group", "elif_clause", "else_clause"}
+    | {"for_statement", "if_statement", "list", "pipeline", "program", "subshell"}
+    | {"while_statement"}
 )
-_WORDS = frozenset(
-    {"ansi_c_string", "concatenation", "number", "raw_string", "string", "translated_string"}
-    | {"word", *_UNKNOWN_NODES}
+_ON_ONE_LINE = frozenset({"negated_command", "redirected_statement"})
+_TOKENS = frozenset(
+    {";", "&", "&&", "||", "|", "|&", "\n", "!", "(", ")", "{", "}", "$("}
+    | {"do", "done", "elif", "else", "fi", "for", "if", "in", "then", "until", "while"}
 )
-_EVALUATED = frozenset(
-    {"arithmetic_expansion", "c_style_for_statement", "expansion", "regex", "subscript"}
-)
-"""Nodes in which the shell runs substitutions that the grammar reads as a text or a pattern."""
-_OF_COMMANDS = frozenset(
-    {"command_substitution", "compound_statement", "do_group", "process_substitution"}
-)
-"""Nodes with commands, whose words are read as everywhere."""
-_LITERAL = frozenset(
-    {"ansi_c_string", "comment", "heredoc_body", "heredoc_content", "heredoc_start", "raw_string"}
-)
-_COMMANDS = frozenset({"command", "declaration_command", "test_command", "unset_command"})
-_RESERVED = frozenset(
-    {"!", "(", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function"}
-    | {"if", "in", "select", "then", "until", "while"}
-)
-"""Reserved words of the shell that the grammar may parse as a program."""
-_WRITES = frozenset({">", ">>", "&>", "&>>", ">|", "<>", ">&"})
-_EVALUATING = frozenset(
-    [
-        "[",
-        "[[",
-        "declare",
-        "export",
-        "getopts",
-        "let",
-        "local",
-        "mapfile",
-        "printf",
-        "read",
-        "readarray",
-        "readonly",
-        "test",
-        "typeset",
-        "unset",
-        "wait",
-    ]
-)
-"""Built-in commands that run a command substitution inside a quoted argument."""
+_IN_TEST = frozenset({"binary_expression", "unary_expression"})
+_OPERATORS_OF_TEST = frozenset({"!", "=", "==", "!=", "test_operator"})
+_EXPANSIONS = frozenset({"command_substitution", "expansion", "simple_expansion"})
+_WORDS = _EXPANSIONS | {"concatenation", "number", "raw_string", "string", "word"}
+_PLAIN = re.compile(r"(?!#)(?:[^\s\\'\"$`;&|<>()]|\\[^\n])+")
+_IN_QUOTES = re.compile(r"(?:[^\"\\$`]|\\[^\n]|\$(?=[\s|)/]|\Z))*")
+_EXPANSION = re.compile(r"\$(?:\w+|\{\w+\}|[?#$!])", re.ASCII)
+_LOOP_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPE_IN_QUOTES = re.compile(r"\\([$`\"\\])")
+_CONNECTION = ("/dev/tcp/", "/dev/udp/")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Word:
+    """A word of a command.
+
+    Args:
+        text: The text that the program receives; the source if that is not known.
+        is_known: Whether the text is known before the script runs.
+        is_one: Whether it is exactly one word when the script runs.
+        lead: The beginning that is known.
+    """
+
+    text: str
+    is_known: bool = True
+    is_one: bool = True
+    lead: str = ""
+
+    @property
+    def is_operand(self) -> bool:
+        """Return whether it is certainly not an option."""
+        return (self.text if self.is_known else self.lead or "-")[:1] != "-"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """One command of a script."""
+    """One command of a script.
 
-    program: str  # the name without its directory; empty if it is unknown
-    words: tuple[Word, ...]  # the program and its arguments
-    reads: Reads = None  # for a shell, the source of its commands: `text`, `file` or `input`
+    Args:
+        program: The program as written; empty if it is not certain which one runs.
+        arguments: The words after the program.
+    """
 
-    @property
-    def arguments(self) -> tuple[Word, ...]:
-        """Return the words after the program."""
-        return self.words[1:]
+    program: str
+    arguments: tuple[Word, ...] = ()
 
     @property
     def text(self) -> str:
         """Return the command on one line."""
-        return " ".join(word.text for word in self.words)
+        return " ".join((self.program, *(word.text for word in self.arguments)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the command as JSON for rules."""
-        arguments = [word.text for word in self.arguments]
-        return {"program": self.program, "arguments": arguments, "text": self.text}
+
+UNKNOWN = Command(program="")
 
 
 @dataclass(kw_only=True, slots=True)
 class Script:
-    """The commands of a script, including those inside other commands."""
+    """The commands of a script.
 
-    commands: list[Command] = field(default_factory=list)  # in the order of the script
-    assigned: list[tuple[str, Word]] = field(default_factory=list)
-    written: list[Word] = field(default_factory=list)  # the files that output is written to
-    connected: bool = False  # whether the script opens a network connection
-    unclear: list[str] = field(default_factory=list)  # reasons why commands may be missing
+    Args:
+        commands: All commands, also those in substitutions; one without a program if it is unclear.
+        writes: Whether output is redirected to a file.
+        is_unclear: Whether Bash may run other commands than these.
+    """
+
+    commands: list[Command] = field(default_factory=list)
+    writes: bool = False
+    is_unclear: bool = False
+
+
+class _UnclearError(Exception):
+    """Raised when Bash may read a script in another way."""
 
 
 def parse(text: str) -> Script:
-    """Return the commands of a script.
+    r"""Return the commands of a script.
 
     Example:
-        >>> [each.text for each in parse("cd x && bash -c 'rm -rf y' | tee z").commands]
-        ['cd x', 'bash -c rm -rf y', 'rm -rf y', 'tee z']
+        >>> [each.text for each in parse("cd x && grep -c 'a b' $(ls) | tee y").commands]
+        ['cd x', 'ls', 'grep -c a b $(ls)', 'tee y']
+        >>> parse("r\\
+m x").is_unclear
+        True
     """
     script = Script()
     try:
-        _ScriptReader(script).read(text, depth=0)
-    except RecursionError:
-        script.unclear.append("is too deep")
-    return script
+        _read(text, script)
+        if script.commands:
+            return script
+    except (_UnclearError, RecursionError):
+        pass
+    return Script(commands=[UNKNOWN], is_unclear=True)
+
+
+def _read(text: str, script: Script) -> None:
+    if (
+        len(text) > _MAX_SCRIPT_CHARACTERS
+        or not text.replace("\n", "").replace("\t", "").isprintable()
+    ):
+        raise _UnclearError
+    source = text.encode()
+    tree = _parser()(source)
+    if tree.has_error or source[: tree.start_byte].strip() or source[tree.end_byte :].strip():
+        raise _UnclearError
+    _ScriptReader(source, script).statement(tree)
 
 
 class _ScriptReader:
-    """Parses a script, and the scripts inside it."""
+    """Adds the commands of a tree to a script."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, source: bytes, script: Script) -> None:
+        self._source = source
         self._script = script
-        self._parse = _parser()
-        self._nodes_left = _MOST_NODES
 
-    def read(self, text: str, depth: int) -> None:
-        is_long = len(text) > _LONGEST_CHARACTERS or any(
-            text.count(mark) > most for mark, most in _MOST_MARKS.items()
-        )
-        if depth > _DEEPEST or is_long:
-            self._unclear("is too long or too deep")
-        elif _has_invisible(text):
-            self._unclear("has invisible characters")
-        else:
-            # The grammar ends a word at a line continuation, the shell does not: parse both.
-            for each in dict.fromkeys([text, text.replace("\\\n", "")]):
-                tree = self._parse(each.encode())
-                self._nodes_left -= tree.descendant_count
-                if self._nodes_left < 0:
-                    self._unclear("is too long or too deep")
-                    return
-                if tree.has_error:
-                    self._unclear("cannot be parsed")
-                self._walk(tree, depth)
-
-    def _unclear(self, why: str) -> None:
-        if why not in self._script.unclear:
-            self._script.unclear.append(why)
-
-    def _walk(
-        self, node: Node, depth: int, outer: Node | None = None, *, is_evaluated: bool = False
-    ) -> None:
-        """Walk a node of the tree.
-
-        Args:
-            node: The node.
-            depth: How many texts the node is in.
-            outer: The node with its redirections.
-            is_evaluated: Whether the shell runs substitutions in it even between quotes.
-        """
-        if node.type in _COMMANDS:
-            self._command(node, depth, outer)
-        elif node.type == "function_definition":
-            self._function(node)
-        elif node.type == "variable_assignment":
-            self._assignment(node)
+    def statement(self, node: Node) -> None:
+        """Read a node that holds commands."""
+        if node.type in _BLOCKS or node.type in _ON_ONE_LINE:
+            self._check_gaps(node, b" \t\n" if node.type in _BLOCKS else b" \t")
+            for child in node.children:
+                self._part(node, child)
+        elif node.type == "command":
+            self._command(node)
+        elif node.type == "test_command":
+            self._add(self._test(node))
         elif node.type == "file_redirect":
             self._redirect(node)
-        is_evaluated = _is_evaluated(node, is_evaluated)
-        why = _why_unclear(node, is_evaluated=is_evaluated)
-        if why is not None:
-            self._unclear(why)
-        outer = node if node.type == "redirected_statement" else None
-        for child in node.named_children:
-            self._walk(child, depth, outer, is_evaluated=is_evaluated)
+        else:
+            raise _UnclearError
 
-    def _function(self, node: Node) -> None:
-        """Mark a function that calls itself as unclear, such as a fork bomb."""
-        name = node.child_by_field_name("name")
-        called = [_text(each) for each in _all(node, "command_name")]
-        if name is not None and _text(name) in called:
-            self._unclear("has a function that calls itself")
+    def _part(self, node: Node, child: Node) -> None:
+        if not child.is_named:
+            _require(child.type in _TOKENS)
+        elif node.type == "for_statement" and child.type == "variable_name":
+            _require(_LOOP_VARIABLE.fullmatch(_text(child)))
+        elif node.type == "for_statement" and child.type in _WORDS:
+            self._word(child)
+        else:
+            self.statement(child)
 
-    def _assignment(self, node: Node) -> None:
-        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        word = Word("", known=True) if value is None else _word(value)
-        self._script.assigned.append(("" if name is None else _text(name), word))
+    def _command(self, node: Node) -> None:
+        self._check_gaps(node, b" \t")
+        words = []
+        for child in node.children:
+            if child.type == "file_redirect":
+                self._redirect(child)
+            elif child.type == "command_name":
+                _require(child.child_count == 1)
+                words.append(self._word(child.children[0]))
+            else:
+                words.append(self._word(child))
+        self._add(words)
+
+    def _add(self, words: list[Word]) -> None:
+        _require(words and words[0].is_known)
+        command = Command(program=words[0].text, arguments=tuple(words[1:]))
+        self._script.commands.append(command)
 
     def _redirect(self, node: Node) -> None:
-        target = node.child_by_field_name("destination")
-        if target is not None and target.type != "number":
-            word = _word(target)
-            self._script.connected |= word.text.startswith(("/dev/tcp", "/dev/udp"))
-            if any(child.type in _WRITES for child in node.children):
-                self._script.written.append(word)
-
-    def _command(self, node: Node, depth: int, outer: Node | None) -> None:
-        redirects = [*node.children, *(() if outer is None else outer.children)]
-        words = [_word(child) for child in (*_words_of(node), *_behind(redirects))]
-        read: Word | None = None
-        for child in redirects:
-            if child.type in ("heredoc_redirect", "herestring_redirect"):
-                read = _heredoc(child)
-        if words:
-            self._add(words, depth, read)
-
-    def _add(self, words: Sequence[Word], depth: int, read: Word | None) -> None:
-        """Add a command, and the commands in its arguments; `read` is its heredoc."""
-        if depth > _DEEPEST or len(self._script.commands) >= _MOST_COMMANDS:
-            self._unclear("is too long or too deep")
+        self._check_gaps(node, b" \t")
+        descriptor = [each for each in node.children if each.type == "file_descriptor"]
+        _require(all(_text(each).isdecimal() for each in descriptor))
+        operator, *targets = node.children[len(descriptor) :]
+        _require(len(targets) == 1)
+        target = self._word(targets[0])
+        if operator.type in (">&", "<&") and target.text.isdecimal():
             return
-        program = named(words[0])
-        inner = inner_of(program, words[1:])
-        scripts = list(inner.scripts)
-        if inner.reads == "input" and read is not None:
-            scripts.append(read)
-            inner.reads = "text"
-        self._script.commands.append(
-            Command(program=program, words=tuple(words), reads=inner.reads)
-        )
-        self._script.assigned += inner.assigned
-        if not program or program in _RESERVED:
-            self._unclear("runs a program whose name is not known before")
-        if program in _EVALUATING and any(_EXPANDED.search(word.text) for word in words[1:]):
-            self._unclear("evaluates a quoted command")
-        for text in scripts:
-            if text.known:
-                self.read(text.text, depth + 1)
+        if operator.type == "<":
+            _require(target.is_known and not target.text.startswith(_CONNECTION))
+        else:
+            _require(operator.type in (">", ">>", "&>", "&>>", ">|", ">&"))
+            self._script.writes |= not target.is_known or target.text != "/dev/null"
+
+    def _test(self, node: Node) -> list[Word]:
+        self._check_gaps(node, b" \t")
+        first, *inner, last = node.children
+        _require(first.type == "[" and last.type == "]")
+        return [Word(text="["), *self._words_of_test(inner), Word(text="]")]
+
+    def _words_of_test(self, nodes: Iterable[Node]) -> list[Word]:
+        words = []
+        for node in nodes:
+            if node.type in _IN_TEST:
+                self._check_gaps(node, b" \t")
+                words += self._words_of_test(node.children)
+            elif node.type in _OPERATORS_OF_TEST:
+                words.append(Word(text=_text(node)))
             else:
-                self._unclear("runs a text that is not known before")
-        for command in inner.commands:
-            self._add(command, depth + 1, read)
+                words.append(self._word(node))
+        return words
+
+    def _word(self, node: Node) -> Word:
+        """Return a word, and read the commands in its substitutions."""
+        text = _text(node)
+        if node.type in ("word", "number"):
+            _require(_PLAIN.fullmatch(text))
+            return _plain(text)
+        if node.type == "raw_string":
+            _require(text[0] == text[-1] == "'" and "'" not in text[1:-1])
+            return Word(text=text[1:-1])
+        if node.type == "string":
+            return self._string(node)
+        if node.type == "concatenation":
+            self._check_gaps(node, b"")
+            return _join(text, [self._word(child) for child in node.children])
+        if node.type == "command_substitution":
+            _require(text.startswith("$("))
+            self.statement(node)
+        else:
+            _require(node.type in _EXPANSIONS and _EXPANSION.fullmatch(text))
+        return Word(text=text, is_known=False, is_one=False)
+
+    def _string(self, node: Node) -> Word:
+        _require(_text(node)[0] == '"')
+        text, literal, at = _text(node)[1:-1], [], node.start_byte + 1
+        expansions = [each for each in node.named_children if each.type != "string_content"]
+        for each in expansions:
+            literal.append(self._source[at : each.start_byte].decode())
+            at = each.end_byte
+            self._word(each)
+        literal.append(self._source[at : node.end_byte - 1].decode())
+        _require(all(map(_IN_QUOTES.fullmatch, literal)))
+        if expansions:
+            return Word(text=text, is_known=False, lead=literal[0])
+        return Word(text=_ESCAPE_IN_QUOTES.sub(r"\1", text))
+
+    def _check_gaps(self, node: Node, allowed: bytes) -> None:
+        """Require that between its children a node has nothing but blanks."""
+        at = node.start_byte
+        for start, end in [
+            *((c.start_byte, c.end_byte) for c in node.children),
+            (node.end_byte,) * 2,
+        ]:
+            _require(not self._source[at:start].strip(allowed))
+            at = end
+
+
+def _plain(text: str) -> Word:
+    """Return an unquoted word, in which the shell may expand patterns, braces and a tilde."""
+    bare = _ESCAPE.sub("", text)
+    plain = _ESCAPE.sub(r"\1", text)
+    if "{" in bare:
+        return Word(text=text, is_known=False, is_one=False)
+    if any(mark in bare for mark in "*?["):
+        lead = re.split(r"[*?\[\\]", text)[0]
+        return Word(text=text, is_known=False, is_one=False, lead=lead)
+    if text.startswith("~"):
+        return Word(text=text, is_known=False, lead="~")
+    return Word(text=plain)
+
+
+def _join(text: str, parts: list[Word]) -> Word:
+    if all(part.is_known for part in parts) and not text.startswith("~"):
+        return Word(text="".join(part.text for part in parts))
+    splits = any(not part.is_known and not part.is_one and not part.lead for part in parts)
+    first = parts[0]
+    lead = "" if splits else first.text if first.is_known else first.lead
+    return Word(text=text, is_known=False, is_one=all(p.is_one for p in parts), lead=lead)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode()
+
+
+def _require(condition: object) -> None:
+    if not condition:
+        raise _UnclearError
 
 
 def _parser() -> Callable[[bytes], Node]:
@@ -255,184 +301,4 @@ def _parser() -> Callable[[bytes], Node]:
     from tree_sitter import Language, Parser
 
     parser = Parser(Language(tree_sitter_bash.language()))
-    return lambda text: parser.parse(text).root_node
-
-
-def _has_invisible(text: str) -> bool:
-    return any(not each.isprintable() and each not in "\n\t" for each in text)
-
-
-def _is_evaluated(node: Node, before: bool) -> bool:
-    """Return whether quotes hide no substitution in a node; `before` is this of the node around."""
-    if node.type in _OF_COMMANDS:
-        return node.children[0].type == "((" or _text(node).startswith("$((")
-    if node.type == "heredoc_body":
-        return node.parent is not None and not _is_quoted(node.parent)
-    return before or node.type in _EVALUATED
-
-
-def _why_unclear(node: Node, *, is_evaluated: bool) -> str | None:
-    """Return why a node may not show what the shell does; `None` if it is clear."""
-    if node.type == "expansion" and "@P" in _text(node):
-        return "expands a value as a prompt"
-    if node.type == "heredoc_redirect" and not _is_quoted(node) and _hides_command(node):
-        return "has a command in a heredoc"
-    if _has_lost_command(node, is_evaluated=is_evaluated):
-        return "has a command that the grammar does not see"
-    if node.type == "redirected_statement":
-        body = node.child_by_field_name("body")
-        if (body is None or body.type not in _COMMANDS) and any(_behind(node.children)):
-            return "has words behind a redirection that belong to no command"
-    return "is read differently by the grammar and the shell" if _is_misread(node) else None
-
-
-def _hides_command(heredoc: Node) -> bool:
-    """Return whether a heredoc has a substitution that is no node: the grammar skips some texts."""
-    text = _ESCAPE.sub("", _text(heredoc))
-    nodes = [*_all(heredoc, "command_substitution"), *_all(heredoc, "arithmetic_expansion")]
-    return "`" in text or text.count("$(") > len(nodes)
-
-
-def _has_lost_command(node: Node, *, is_evaluated: bool) -> bool:
-    """Return whether a node has a substitution that is no node, or nested backquotes."""
-    text = _text(node)
-    if node.type == "command_substitution":
-        return text.startswith("`") and "\\`" in text
-    if node.named_child_count:
-        return False
-    if is_evaluated:
-        return _SUBSTITUTED.search(text) is not None
-    return node.type not in _LITERAL and "`" in _ESCAPE.sub("", text)
-
-
-def _is_misread(node: Node) -> bool:
-    """Return whether the grammar parses one word for which the shell has several, or none."""
-    if node.type == "word":
-        return "\n" in _ESCAPE.sub("", _text(node))
-    if node.type != "concatenation":
-        return False
-    parts = node.children
-    apart = any(left.end_byte != right.start_byte for left, right in pairwise(parts))
-    return apart or any(part.type == "``" for part in parts)
-
-
-def _all(node: Node, kind: str) -> Iterator[Node]:
-    for child in node.named_children:
-        if child.type == kind:
-            yield child
-        yield from _all(child, kind)
-
-
-def _words_of(node: Node) -> Iterator[Node]:
-    """Yield the words of a command, the program first."""
-    if node.type == "test_command":
-        yield from (node.children[0], *_leaves(node))
-        return
-    for child in node.children:
-        if child.type == "command_name":
-            yield from child.children
-        elif child.type in _WORDS or (not child.is_named and node.type != "command"):
-            yield child  # the name of `declare` or `unset` has no node type of its own
-        elif child.type == "variable_name":
-            yield child
-
-
-def _behind(redirects: Sequence[Node]) -> Iterator[Node]:
-    """Yield the words after redirections, which belong to the command before them."""
-    for redirect in redirects:
-        if redirect.type == "file_redirect":
-            yield from redirect.children_by_field_name("destination")[1:]
-        elif redirect.type == "heredoc_redirect":
-            yield from redirect.children_by_field_name("argument")
-            yield from _behind(redirect.children)
-
-
-def _leaves(node: Node) -> Iterator[Node]:
-    for child in node.named_children:
-        if child.type in _WORDS:
-            yield child
-        else:
-            yield from _leaves(child)
-
-
-def _heredoc(node: Node) -> Word:
-    """Return the text that a command reads from a heredoc or a herestring."""
-    if node.type == "herestring_redirect":
-        return _word(node.named_children[-1])
-    bodies = [child for child in node.named_children if child.type == "heredoc_body"]
-    known = _is_quoted(node) or not any(_has_unknown(body) for body in bodies)
-    return Word("".join(map(_text, bodies)), known=known)
-
-
-def _is_quoted(heredoc: Node) -> bool:
-    """Return whether a heredoc is quoted, so that the shell does not expand it."""
-    starts = [child for child in heredoc.named_children if child.type == "heredoc_start"]
-    return any(mark in _text(start) for start in starts for mark in "'\"\\")
-
-
-def _has_unknown(node: Node) -> bool:
-    return node.type in _UNKNOWN_NODES or any(map(_has_unknown, node.named_children))
-
-
-def _text(node: Node) -> str:
-    return (node.text or b"").decode(errors="replace")
-
-
-def _word(node: Node) -> Word:
-    """Return a word as the program receives it, if that is known."""
-    text = _text(node)
-    if not node.is_named:
-        return Word(text, known=True)
-    read = _READERS.get(node.type)
-    if read is not None:
-        return read(node, text)
-    return Word(
-        _ESCAPE.sub(lambda found: "" if found[1] == "\n" else found[1], text),
-        known=not _has_braces(text) and node.type not in _UNKNOWN_NODES,
-        glob=bool(_GLOB.search(_ESCAPE.sub("", text))),
-    )
-
-
-def _has_braces(text: str) -> bool:
-    """Return whether the shell may expand braces in a text."""
-    _, _, after = text.partition("{")
-    inner, _, _ = after.rpartition("}")
-    return "," in inner or ".." in inner
-
-
-def _ansi_c(_: Node, quoted: str) -> Word:
-    """Decode `$'…'`; the word is known if Python and the shell agree on its escapes."""
-    text = quoted[2:-1]
-    try:
-        plain = codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape")
-    except UnicodeDecodeError:
-        return Word(text, known=False)
-    return Word(plain, known=not _OTHER_ESCAPES.search(text))
-
-
-def _in_quotes(node: Node, text: str) -> Word:
-    inner = text.removeprefix("$")[1:-1]
-    plain = _ESCAPE_IN_QUOTES.sub(lambda found: "" if found[1] == "\n" else found[1], inner)
-    if _has_unknown(node):
-        return Word(inner, known=False, whole="$@" not in inner and "[@]" not in inner)
-    return Word(plain, known=True, whole=True)
-
-
-def _joined(node: Node, text: str) -> Word:
-    parts = [_word(child) for child in node.children]
-    braces = _has_braces("".join(_text(each) for each in node.children if each.type == "word"))
-    return Word(
-        "".join(part.text for part in parts) if parts else text,
-        known=all(part.known for part in parts) and not braces,
-        glob=any(part.glob for part in parts),
-        whole=all(part.whole or part.known for part in parts) and not braces,
-    )
-
-
-_READERS: Mapping[str, Callable[[Node, str], Word]] = {
-    "ansi_c_string": _ansi_c,
-    "concatenation": _joined,
-    "raw_string": lambda _, text: Word(text[1:-1], known=True),
-    "string": _in_quotes,
-    "translated_string": _in_quotes,
-}
+    return lambda source: parser.parse(source).root_node

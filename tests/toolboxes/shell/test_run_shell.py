@@ -135,6 +135,75 @@ policies:
     assert (await tools.execute("run_shell", {"command": "echo npm"})).ok
 
 
+DENIES = """
+policies:
+  mode: autonomous
+  rules:
+    - {name: kept, tools: run_shell, when: {"commands[*].program": {equals: rm}}, decide: deny}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "# x \\\nr\\\nm -rf kept",
+        "bash --init-file <(echo rm -rf kept) -ic : </dev/null",
+        "setarch -R rm -rf kept",
+        "readarray -c1 -C'rm -rf kept #' a <<< x",
+        "shopt -s expand_aliases\nalias aa='rm '\nalias bb='-rf kept'\naa bb",
+        "python3 -c 'import shutil; shutil.rmtree(\"kept\")'",
+        "printf '[core]\\nfsmonitor = rm -rf kept' >> .git/config; git status",
+        "cp config .git/config && git status",
+        "/bin/r? -rf kept",
+        "x=rm; $x -rf kept",
+    ],
+)
+async def test_a_denied_program_cannot_run_in_another(make, root, command):
+    (root / "kept").mkdir()
+    result = await make(more=DENIES).execute("run_shell", {"command": command})
+    assert (result.status, result.reason_code) == ("denied", "denied_by_rule")
+    assert (root / "kept").exists()
+
+
+async def test_a_denied_program_leaves_others_that_are_certain(make, root):
+    tools = make(more=DENIES)
+    for command in ("ls | wc -l", "mkdir a && touch a/b", "git --version", "echo rm"):
+        assert (await tools.execute("run_shell", {"command": command})).ok
+    assert (root / "a" / "b").exists()
+
+
+async def test_a_kind_of_risk_that_no_longer_is_denies_in_doubt(make):
+    rule = "{name: r, tools: run_shell, when: {'risks[*]': {equals: destroys}}, decide: deny}"
+    tools = make(more=f"policies: {{mode: autonomous, rules: [{rule}]}}")
+    assert (await tools.execute("run_shell", {"command": "make"})).status == "denied"
+    assert (await tools.execute("run_shell", {"command": "ls"})).ok
+
+
+async def test_an_allowed_program_runs_unasked_where_it_is_certain(make):
+    rule = "when: {'commands[*].program': {matches: '^(true|mkdir|nice)$'}}, decide: allow"
+    asked = Asked(Decision.deny("no"))
+    tools = make(channel=asked, more=f"policies: {{rules: [{{name: r, {rule}}}]}}")
+    for command in ("mkdir a", "true && nice true"):
+        assert (await tools.execute("run_shell", {"command": command})).ok
+    assert asked.requests == []
+    for command in ("mkdir a; make", "nice $(make)", "true > x", "nice true # x", "$x mkdir"):
+        assert (await tools.execute("run_shell", {"command": command})).status == "denied"
+    assert len(asked.requests) == 5
+
+
+async def test_reading_a_repository_runs_no_program_that_it_names(make, root):
+    tools = make(more="tools: {run_shell: {requires_approval: false}}")
+    makes = "git init -q --bare x && git -C x config core.bare false && git init -q . && "
+    makes += "for r in . x; do git -C $r config core.fsmonitor 'touch ran; false'; done"
+    assert (await tools.execute("run_shell", {"command": makes})).result["exit_code"] == 0
+    (root / "x" / "f").touch()
+    for command in ("git status", "cd x && git status", "git -C x status"):
+        assert (await tools.execute("run_shell", {"command": command})).ok
+    assert [*root.rglob("ran")] == []
+    await tools.execute("run_shell", {"command": "git status  # asked about"})
+    assert [*root.rglob("ran")] != []
+
+
 async def test_a_session_that_only_reads_runs_nothing(make):
     tools = make(more="policies: {mode: read_only}")
     assert (await tools.execute("run_shell", {"command": "ls"})).status == "denied"
