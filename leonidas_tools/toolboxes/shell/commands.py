@@ -35,6 +35,7 @@ _PLAIN = re.compile(r"(?!#)(?:[^\s\\'\"$`;&|<>()]|\\[^\n])+")
 _IN_QUOTES = re.compile(r"(?:[^\"\\$`]|\\[^\n]|\$(?=[\s|)/]|\Z))*")
 _EXPANSION = re.compile(r"\$(?:\w+|\{\w+\}|[?#$!])", re.ASCII)
 _LOOP_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
+_NUMBER = re.compile(r"[0-9]+")
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPE_IN_QUOTES = re.compile(r"\\([$`\"\\])")
 _CONNECTION = ("/dev/tcp/", "/dev/udp/")
@@ -103,13 +104,12 @@ class _UnclearError(Exception):
 
 
 def parse(text: str) -> Script:
-    r"""Return the commands of a script.
+    """Return the commands of a script.
 
     Example:
         >>> [each.text for each in parse("cd x && grep -c 'a b' $(ls) | tee y").commands]
         ['cd x', 'ls', 'grep -c a b $(ls)', 'tee y']
-        >>> parse("r\\
-m x").is_unclear
+        >>> parse("ls $((1 + 1))").is_unclear
         True
     """
     script = Script()
@@ -188,11 +188,11 @@ class _ScriptReader:
     def _redirect(self, node: Node) -> None:
         self._check_gaps(node, b" \t")
         descriptor = [each for each in node.children if each.type == "file_descriptor"]
-        _require(all(_text(each).isdecimal() for each in descriptor))
+        _require(all(_NUMBER.fullmatch(_text(each)) for each in descriptor))
         operator, *targets = node.children[len(descriptor) :]
         _require(len(targets) == 1)
         target = self._word(targets[0])
-        if operator.type in (">&", "<&") and target.text.isdecimal():
+        if operator.type in (">&", "<&") and _NUMBER.fullmatch(target.text):
             return
         if operator.type == "<":
             _require(target.is_known and not target.text.startswith(_CONNECTION))

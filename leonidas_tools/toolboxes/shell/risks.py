@@ -223,7 +223,7 @@ _READS: Mapping[str, _Check] = {
     ),
     "git show": _GIT_LOG,
     "git stash list": _NONE,
-    "git status": _options("bsuvz", "--branch --ignored --long --porcelain --short"),
+    "git status": _options("bsvzu:", "--branch --ignored --long --porcelain --short"),
     "git tag": _options(names="--list", max_operands=0),
     "git --version": _NONE,
     "jq": _options(

@@ -34,6 +34,7 @@ while IFS= read -r -d '' script; do
   i=$((i + 1))
   LOG=$PWD/$i /bin/bash --noprofile --norc -c "$script"
 done < scripts
+exit 0
 """
 
 

@@ -25,7 +25,7 @@ fd --extension py name src
 find . -name '*.py' -not -path './.venv/*' | sort
 find src -type f \( -mtime -5 -o -newer setup.py \)
 git status
-git --no-pager -C sub status --short
+git --no-pager -C sub status --short -uno
 git diff HEAD~3 --stat -- src
 git log --oneline -20
 git log -p -1 -- src/app.py
@@ -274,6 +274,7 @@ echo "unclosed
     "ls\x00",
     "ls \u2028 rm",
     "ls\u00a0x",
+    "ls >&\uff12",
     "ls \ud800",
 ]
 """Texts that hide a command, or that Bash and the grammar may read in different ways."""
