@@ -22,7 +22,7 @@ from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.mcp_server.approval_form import ANSWER, can_be_asked, decision_of, elicitation
 from leonidas_tools.mcp_server.call import ServedCall, to_answer
 from leonidas_tools.mcp_server.offered_tools import OfferedTools
-from leonidas_tools.mcp_server.sessions import Context, Sessions
+from leonidas_tools.mcp_server.sessions import Context, Sessions, caller_of
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
 from leonidas_tools.results.texts import AS_IT_IS, join, say
@@ -45,19 +45,24 @@ _LONGEST_NAME = 100
 class ToolServer:
     """Serves the tools of a processor to MCP clients, inside `async with`.
 
-    `patterns` are names, or patterns such as `get_*`. `most_sessions` is the number of programs
-    over HTTP that have a session of their own in the newer protocol.
+    `patterns` are names, or patterns such as `get_*`. `max_callers` is the number of programs over
+    HTTP whose calls are counted in the newer protocol. `single_client` is whether there is only one
+    client, as over a pipe.
     """
 
     def __init__(
         self,
         tools: ToolRuntime | AdvancedToolProcessor,
         patterns: Sequence[str] = (),
-        most_sessions: int = 256,
+        max_callers: int = 256,
+        *,
+        single_client: bool = False,
     ) -> None:
         self._tools = tools if isinstance(tools, ToolRuntime) else tools.runtime
         self._offered = OfferedTools(self._tools, patterns)
-        self._sessions = Sessions(self._ask, self._notify_changed, most_sessions)
+        self._sessions = Sessions(
+            self._ask, self._notify_changed, max_callers, single_client=single_client
+        )
         self._calls: dict[str, ServedCall] = {}
         self._waiting: dict[str, tuple[ServedCall, ApprovalRequest]] = {}
         self._running: set[str] = set()
@@ -188,6 +193,8 @@ class ToolServer:
         if waiting is None:
             return None
         call, asked = waiting
+        if caller_of(call.context) != caller_of(context):
+            raise MCPError(mcp_types.INVALID_PARAMS, "The request state belongs to another client")
         if (call.name, call.arguments) != (params.name, params.arguments or {}):
             raise MCPError(mcp_types.INVALID_PARAMS, "The request state belongs to another call")
         del self._waiting[params.request_state or ""]

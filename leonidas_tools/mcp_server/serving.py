@@ -286,7 +286,7 @@ async def serve_stdio(
     call that cannot be interrupted has 5 seconds to finish.
     """
     with contextlib.nullcontext(pipes) if pipes is not None else claimed_pipes() as used:
-        async with ToolServer(tools, patterns) as server:
+        async with ToolServer(tools, patterns, single_client=True) as server:
             try:
                 async with streams(used) as (inbox, outbox):
                     options = server.mcp.create_initialization_options()

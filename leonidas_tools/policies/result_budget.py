@@ -79,7 +79,7 @@ class ResultBudget:
         available = self.max_bytes - _length_of_words(result)
         if size <= available:
             return result
-        if self.overflow is Overflow.SPILL:
+        if self.overflow is Overflow.SPILL and call.session.get(Results).keeps:
             handle = await self._kept(call, body, size)
             if handle is not None:
                 preview = await self._cut(body, size, max(available - len(handle) - 40, 40), "both")

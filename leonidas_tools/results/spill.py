@@ -97,6 +97,9 @@ class ResultMemory:
 class Results:
     """The store of a session's long results.
 
+    Args:
+        keeps: Whether long results are stored; otherwise they are cut.
+
     Example:
         >>> import asyncio
         >>> from leonidas_tools.calls.call import ToolSession
@@ -106,8 +109,9 @@ class Results:
         b'on'
     """
 
-    __slots__ = ("store",)
+    __slots__ = ("keeps", "store")
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps: bool = True) -> None:
+        self.keeps = keeps
         self.store: KeepsResults = ResultMemory()
         """By default the memory of this session; an application may set a database."""
