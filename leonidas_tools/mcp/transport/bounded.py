@@ -15,7 +15,7 @@ from leonidas_tools.mcp.transport.unreadable import (
     has_too_many,
     is_asked,
     replacement_error,
-    without_halves,
+    well_formed,
 )
 from leonidas_tools.results.json_size import MOST_VALUES, count_values, has_too_many_values
 
@@ -61,7 +61,7 @@ class ResponseBounds:
         content = bytes(body)
         if has_too_many_values(content):
             return _failed(response, TOO_MANY)
-        return _with(response, content=without_halves(content))
+        return _with(response, content=well_formed(content))
 
     def event_line(self, beginning: bytes, end: bytes, what: str) -> bytes:
         """Return a line that replaces a line of an event stream that is too long."""
@@ -90,7 +90,7 @@ class _Events(httpx2.AsyncByteStream):
             if event.is_too_much(line):
                 line = bounds.event_line(line[:SEARCHED_BYTES], line[-SEARCHED_BYTES:], TOO_MANY)
             if not _is_odd_pause(line):
-                whole.append(without_halves(line))
+                whole.append(well_formed(line))
 
         lines = LineSplitter(
             bounds.longest + len(_DATA) + 1,

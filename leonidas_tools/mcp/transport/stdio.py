@@ -25,7 +25,7 @@ from leonidas_tools.mcp.transport.unreadable import (
     has_too_many,
     is_asked,
     replacement_error,
-    without_halves,
+    well_formed,
 )
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -280,7 +280,7 @@ def _read(line: bytes) -> JSONRPCMessage:
     Raises:
         ValidationError: The line is not a message.
     """
-    line = without_halves(line)
+    line = well_formed(line)
     if not is_asked(line[:SEARCHED_BYTES]):
         # Most messages are responses; this model parses them in a third of the time.
         with contextlib.suppress(ValidationError):
