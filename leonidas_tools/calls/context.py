@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 4096
 _LONGEST_EVENT = 65_536
-_STREAMED = frozenset({"message", "value"})
-"""Keys of progress whose text may arrive in pieces, such as the values of a generator."""
 _MOST_KEYS = 16
 _MOST_WAITING = 64
 _LONGEST_WAIT_SECONDS = 1.0
@@ -71,8 +69,6 @@ def _shown(
             except ForeignTypeError:
                 named = {key: f"<{type(value).__name__}>"}
             shown |= named
-            if mask is not None and key in _STREAMED and type(shown.get(key)) is str:
-                shown[key] = mask.next(shown[key])
     return shown
 
 

@@ -27,14 +27,13 @@ class Masking:
         {'iban': '***', 'said': '*** with ***'}
     """
 
-    __slots__ = ("_known", "_named", "_names", "_parts", "_said")
+    __slots__ = ("_known", "_named", "_names", "_parts")
 
     def __init__(self, known: Collection[KnownSecrets], names: Collection[str] = ()) -> None:
         self._parts = tuple(known)
         self._known = together(self._parts)
         self._names = names
         self._named: set[str] = set()
-        self._said = ""
 
     def __call__(self, value: Any) -> Any:
         """Return plain JSON with the secrets masked."""
@@ -47,13 +46,6 @@ class Masking:
     def is_slow(self) -> bool:
         """Return whether masking even a short text would block the event loop."""
         return any(part.are_many for part in self._parts)
-
-    def next(self, text: str) -> str:
-        """Mask a text that may continue the previous one, as in a stream of pieces."""
-        if not self._known:
-            return text
-        said, self._said = self._said, (self._said + text)[-self._known.longest :]
-        return self._known.continued(said, text)
 
     def are_in(self, data: bytes) -> bool:
         """Return whether any secret occurs in the bytes."""
