@@ -24,7 +24,7 @@ _MAX_CHARACTERS_ON_LOOP = 16_384
 _LEAST_COUNTED = 128
 _BETWEEN = "\0\ue000\0"
 """Separates the texts of a value, which are searched as one."""
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,31})(?:\.\d{1,32})?")
 _PERCENT = re.compile("%[0-9A-F]{2}")
 
 
@@ -44,7 +44,7 @@ class KnownSecrets:
     Example:
         >>> secrets = KnownSecrets(["s3cr3t-4711-zebra", "123"])
         >>> secrets({"header": "Basic czNjcjN0LTQ3MTEtemVicmE=", "numbers": [123, 1234]})
-        {'header': 'Basic ***=', 'numbers': ['***', 1234]}
+        {'header': 'Basic ***', 'numbers': ['***', 1234]}
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -100,13 +100,13 @@ class KnownSecrets:
 
     @functools.cached_property
     def _words(self) -> re.Pattern[str] | None:
-        """Return a pattern for the secrets that are masked only as whole words."""
-        short = [re.escape(text) for text in self.texts if len(text) < _SHORTEST_ENCODED]
-        return re.compile(rf"(?<!\w)(?:{'|'.join(short)})(?!\w)") if short else None
+        """Return a pattern for the secrets that are masked only as whole words or numbers."""
+        short = [text for text in self.texts if len(text) < _SHORTEST_ENCODED]
+        return re.compile("|".join(map(_whole, short))) if short else None
 
     @functools.cached_property
-    def _numbers(self) -> frozenset[str]:
-        return frozenset(filter(_NUMBER.fullmatch, self.texts))
+    def _numbers(self) -> frozenset[float]:
+        return frozenset(json.loads(text) for text in self.texts if _NUMBER.fullmatch(text))
 
     def _leaves(self, value: Any) -> Iterator[str]:
         """Yield the keys, texts and secret numbers of a value in order."""
@@ -121,10 +121,10 @@ class KnownSecrets:
             for item in value:
                 yield from self._leaves(item)
         elif self._is_secret_number(value):
-            yield str(value)
+            yield self.texts[0]  # which is masked
 
     def _is_secret_number(self, value: Any) -> bool:
-        return bool(self._numbers) and type(value) in {int, float} and str(value) in self._numbers
+        return bool(self._numbers) and type(value) in {int, float} and value in self._numbers
 
     def _rebuilt(self, value: Any, shown: Iterator[str]) -> Any:
         """Return the value with other leaves, in the order of `_leaves`."""
@@ -168,6 +168,12 @@ def together(parts: Collection[KnownSecrets]) -> KnownSecrets:
     return next(iter(parts)) if len(parts) == 1 else _Together(parts)
 
 
+def _whole(text: str) -> str:
+    """Return a pattern for a text without digits, or letters and digits, directly beside it."""
+    beside = r"\d" if text.isdigit() else r"[^\W_]"
+    return f"(?<!{beside}){re.escape(text)}(?!{beside})"
+
+
 def _forms_of(text: str) -> Iterator[str]:
     """Yield a secret itself, and its encoded forms."""
     yield text
@@ -181,8 +187,8 @@ def _forms_of(text: str) -> Iterator[str]:
     yield from (data.hex(), data.hex().upper())
     for offset in range(3):
         encoded = base64.b64encode(bytes(offset) + data).decode()
-        start = -(-offset * 8 // 6)
-        # Whole where nothing follows; else without the last letter, which depends on what follows.
-        for end in (-(-(offset + len(data)) * 8 // 6), (offset + len(data)) * 8 // 6):
-            core = encoded[start:end]
+        whole = encoded[-(-offset * 8 // 6) :]
+        # If more follows, the last letter depends on it.
+        before_more = whole[: (offset + len(data)) * 8 // 6 - (len(encoded) - len(whole))]
+        for core in (whole, whole.rstrip("="), before_more):
             yield from (core, core.replace("+", "-").replace("/", "_"))

@@ -188,8 +188,8 @@ async def test_of_a_call_with_too_much_that_is_secret_only_its_status_is_kept(
         return f"Welcome, {passwords[-1]} is right."
 
     searched = []
-    spans = KnownSecrets._spans
-    monkeypatch.setattr(KnownSecrets, "_spans", lambda *a: searched.append(a) or spans(*a))
+    search = KnownSecrets.text
+    monkeypatch.setattr(KnownSecrets, "text", lambda *a: searched.append(a) or search(*a))
     config = {"store": {"enabled": True, "url": str(tmp_path / "kept.db")}}
     async with AdvancedToolProcessor([log_in], config) as tools:
         result = await tools.execute("log_in", {"passwords": passwords}, session=ToolSession("s"))
@@ -212,9 +212,9 @@ async def test_of_a_call_made_by_a_call_with_too_much_that_is_secret_only_its_st
         await tools.execute("look", {"key": keys[-1]})
 
     threads = set()
-    spans = KnownSecrets._spans
+    search = KnownSecrets.text
     monkeypatch.setattr(
-        KnownSecrets, "_spans", lambda *a: threads.add(threading.get_ident()) or spans(*a)
+        KnownSecrets, "text", lambda *a: threads.add(threading.get_ident()) or search(*a)
     )
     config = {"store": {"enabled": True, "url": str(tmp_path / "kept.db")}}
     async with AdvancedToolProcessor([look, log_in], config) as tools:
@@ -232,9 +232,9 @@ async def test_too_much_that_is_declared_as_secret_is_searched_for_beside_the_ev
         return f"Welcome, {keys[-1]} is right."
 
     threads, told = set(), []
-    spans = KnownSecrets._spans
+    search = KnownSecrets.text
     monkeypatch.setattr(
-        KnownSecrets, "_spans", lambda *a: threads.add(threading.get_ident()) or spans(*a)
+        KnownSecrets, "text", lambda *a: threads.add(threading.get_ident()) or search(*a)
     )
     async with AdvancedToolProcessor([log_in]) as tools:
         tools.monitor.subscribe(lambda event: told.append(dict(event.data)))

@@ -1,11 +1,9 @@
-"""P7, as an attack: a secret in every form, through every way out, cut at every place."""
+"""A secret in every promised form, through every way out, cut at every place."""
 
 import asyncio
 import base64
-import html
 import json
 import logging
-import quopri
 import re
 import sys
 import urllib.parse
@@ -31,7 +29,7 @@ from leonidas_tools.approvals.request import Decision
 from leonidas_tools.calls.call import Media
 from leonidas_tools.cli import history
 from leonidas_tools.mcp.features import ClientFeatures
-from leonidas_tools.redaction import KnownSecrets, spelled
+from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.results.plain import plain
 from leonidas_tools.results.spill import Results
 from tests.approvals.bench import Bank
@@ -42,7 +40,6 @@ from tests.promises.faults.play import call, play
 PLAIN = "Plain4711ZebraKey0815abcdef"
 ODD = "k3y/47\\11+'Ze\"bra=Ümläut&<x> end"
 SECRETS = [PLAIN, pytest.param(ODD, marks=pytest.mark.slow)]
-PIECE = 8
 ENDINGS = ("tool_complete", "tool_failed")
 
 
@@ -51,69 +48,63 @@ def base64_of(text, before=b"", *, url=False):
     return encode(before + text.encode()).decode()
 
 
+def urls_of(secret):
+    """A secret in an address, as Python, browsers, forms and other programs write it."""
+    yield urllib.parse.quote(secret, safe="")
+    yield urllib.parse.quote(secret)
+    yield urllib.parse.quote(secret, safe="!'()*")  # `encodeURIComponent`
+    yield urllib.parse.quote_plus(secret)
+
+
+def encoded(secret):
+    """A secret in all forms that are promised to be masked, by name."""
+    data = secret.encode()
+    forms = {
+        "as it is": secret,
+        "JSON": json.dumps(secret)[1:-1],
+        "JSON with all letters": json.dumps(secret, ensure_ascii=False)[1:-1],
+        "JSON of PHP": json.dumps(secret)[1:-1].replace("/", "\\/"),
+        "hexadecimal": data.hex(),
+        "upper hexadecimal": data.hex().upper(),
+    }
+    for number, url in enumerate(urls_of(secret)):
+        forms[f"URL {number}"] = url
+        forms[f"URL {number} in small digits"] = re.sub("%..", lambda c: c[0].lower(), url)
+    for before in range(3):
+        inside = base64_of(secret, bytes(before))[before and before + 1 :].rstrip("=")
+        if (before + len(data)) % 3:  # the last letter depends on what follows
+            inside = inside[:-1]
+        forms[f"Base64 {before}"] = inside
+        forms[f"Base64 {before} for URLs"] = inside.translate(str.maketrans("+/", "-_"))
+    return forms
+
+
 FORMS = {
-    "as it is": lambda s: s,
-    "in a sentence": lambda s: f"the key is {s}, I think",
-    "after a sign": lambda s: f"key={s};",
-    "upper case": str.upper,
+    **{name: lambda s, name=name: f"it is {encoded(s)[name]}." for name in encoded(ODD)},
     "key of an object": lambda s: {s: 1},
     "deep": lambda s: {"a": [{"b": [[{"c": s}]]}]},
     "tuple": lambda s: (1, (s,)),
     "set": lambda s: {s},
-    "bytes": lambda s: s.encode(),
-    "bytes of more": lambda s: b"x" + s.encode() + b"yz",
+    "bytes": lambda s: b"x" + s.encode() + b"yz",
     "object": lambda s: type("Odd", (), {"__str__": lambda _: f"<{s}>"})(),
-    "JSON": lambda s: json.dumps({"key": s}),
-    "JSON with all letters": lambda s: json.dumps({"key": s}, ensure_ascii=False),
-    "JSON in JSON": lambda s: json.dumps({"inner": json.dumps({"key": s})}),
-    "repr": lambda s: repr({"key": s}),
-    "repr of bytes": lambda s: repr(s.encode()),
-    "URL": lambda s: "http://host/?q=" + urllib.parse.quote(s, safe=""),
-    "form": lambda s: urllib.parse.urlencode({"q": s}),
-    "HTML": html.escape,
-    "Base64": base64_of,
-    "Base64 for URLs": lambda s: base64_of(s, url=True),
+    "JSON of an object": lambda s: json.dumps({"key": s}),
     "Basic authorization": lambda s: "Basic " + base64_of(s, b"ana:"),
-    "Base64 of more": lambda s: base64_of(s, b"12345"),
-    "Base64 in lines": lambda s: base64.encodebytes(b"x" * 50 + s.encode()).decode(),
-    "hexadecimal": lambda s: s.encode().hex(),
-    "halves": lambda s: [s[: len(s) // 2], s[len(s) // 2 :]],
-    "halves under two names": lambda s: {"first": s[:10], "then": s[10:]},
-    "letters": list,
-    "letters in objects": lambda s: [{"text": c, "n": i} for i, c in enumerate(s)],
-    "beginning": lambda s: s[:12],
-    "beginning with a mark": lambda s: f"it is {s[:12]}… 14 more",
-    "beginning with points": lambda s: f"it is {s[:12]}...",
-    "end": lambda s: s[-12:] + " was the key",
-    "middle": lambda s: f"({s[5:20]})",
+    "Base64 of more": lambda s: base64_of(s + "and more", b"12345", url=True),
     "twice": lambda s: s + s,
-    "overlapping": lambda s: s[:-3] + s,
 }
 CASES = [
     pytest.param(secret, form, id=f"{name}-{form}", marks=marks)
-    for name, secret, marks in (("plain", PLAIN, ()), ("odd", ODD, pytest.mark.slow))
+    for name, secret, marks in (("plain", PLAIN, pytest.mark.slow), ("odd", ODD, ()))
     for form in FORMS
 ]
 
 
 def told_of(secret, text):
-    """Which pieces of a secret can be read in a text, in whatever form it stands there."""
-    text = re.sub("\0+", "\0", text)  # a database is mostly that
-    undone = [text, urllib.parse.unquote_plus(text), html.unescape(text)]
+    """The forms of a secret that can be read in a text, also in JSON in JSON."""
+    undone = [text]
     for _ in range(3):
-        undone.append(undone[-1].replace("\\\\", "\\").replace('\\"', '"').replace("\\'", "'"))
-    joined = text.translate(dict.fromkeys(map(ord, "[]{}\"', \n")))
-    undone += [re.sub(r"\\(?:x|u00)([0-9a-f]{2})", lambda c: chr(int(c[1], 16)), text), joined]
-    data = secret.encode()
-    forms = [secret, data.hex(), json.dumps(secret)[1:-1]]
-    for at in range(3):
-        encoded = base64_of(secret, bytes(at))[at and at + 1 : -4]
-        forms += [encoded, encoded.replace("+", "-").replace("/", "_")]
-    pieces = {
-        form[at : at + PIECE].lower() for form in forms for at in range(len(form) - PIECE + 1)
-    }
-    lowered = "\n".join(dict.fromkeys(undone)).lower()
-    return sorted(piece for piece in pieces if piece in lowered)
+        undone.append(undone[-1].replace("\\\\", "\\").replace('\\"', '"'))
+    return sorted(name for name, form in encoded(secret).items() if form in "\n".join(undone))
 
 
 # --- the ways out --------------------------------------------------------------------------------
@@ -218,194 +209,6 @@ async def test_a_secret_of_the_environment_is_disclosed_in_no_form(secret, form,
     way.assert_kept()
 
 
-def wide(text):
-    return text.encode("utf-16")[2:]
-
-
-SPELLINGS = {
-    "Base32": lambda s: base64.b32encode(s.encode()).decode(),
-    "Base32 of more": lambda s: base64.b32encode(b"ana:" + s.encode() + b"...").decode(),
-    "Base32 in lines": lambda s: "\n".join(
-        re.findall(".{1,16}", base64.b32encode(s.encode()).decode().lower())
-    ),
-    "Base64 of UTF-16": lambda s: base64.b64encode(wide(s)).decode(),
-    "Base64 of the other UTF-16": lambda s: base64.b64encode(s.encode("utf-16-be")).decode(),
-    "Base64 of UTF-16 with a mark": lambda s: base64.urlsafe_b64encode(s.encode("utf-16")).decode(),
-    "hexadecimal of UTF-16": lambda s: wide(s).hex(),
-    "hexadecimal of the other UTF-16": lambda s: s.encode("utf-16-be").hex("-"),
-    "UTF-16": lambda s: wide(s).decode("latin-1"),
-    "bytes of UTF-16": wide,
-    "upper hexadecimal": lambda s: s.encode().hex().upper(),
-    "hexadecimal with colons": lambda s: s.encode().hex(":"),
-    "upper hexadecimal with spaces": lambda s: s.encode().hex(" ").upper(),
-    "hexadecimal in groups": lambda s: s.encode().hex(" ", 4),
-    "hexadecimal in lines": lambda s: "\n".join(re.findall(".{1,20}", s.encode().hex(" "))),
-    "numbers in C": lambda s: ", ".join(f"0x{each:02X}" for each in s.encode()),
-    "bytes in C": lambda s: "".join(f"\\x{each:02x}" for each in s.encode()),
-    "every byte in an URL": lambda s: "".join(f"%{each:02X}" for each in s.encode()),
-    "JSON escapes": lambda s: "".join(f"\\u{ord(each):04x}" for each in s),
-    "JSON escapes in JSON": lambda s: json.dumps("".join(f"\\u{ord(each):04X}" for each in s)),
-    "JavaScript": lambda s: "".join(f"\\u{{{ord(each):x}}}" for each in s),
-    "Python": lambda s: "".join(f"\\U{ord(each):08X}" for each in s),
-    "octal": lambda s: "".join(f"\\{each:03o}" for each in s.encode()),
-    "letters as they are and in JSON": lambda s: "".join(
-        f"\\u{ord(each):04x}" if number % 2 else each for number, each in enumerate(s)
-    ),
-    "HTML numbers": lambda s: "".join(f"&#{ord(each)};" for each in s),
-    "HTML hexadecimal": lambda s: "".join(f"&#x{each:x};" for each in s.encode()),
-    "decimals": lambda s: str(list(map(ord, s))),
-    "reversed": lambda s: s[::-1],
-    "reversed with spaces": lambda s: " ".join(s[::-1]),
-    **{
-        f"letters with {sep!r}": lambda s, sep=sep: sep.join(s)
-        for sep in ("-", " ", ", ", "\n", "_", ".", " | ", "\u200b", "\u00b7")
-    },
-    "words for signs": lambda s: re.sub("[^A-Za-z0-9]+", "_", s),
-}
-SPELLED = [
-    pytest.param(secret, form, id=f"{name}-{form}")
-    for name, secret in (("plain", PLAIN), ("odd", ODD), ("short", "s3cr3t"))
-    for form in SPELLINGS
-    if not (name == "short" and form == "words for signs")
-]
-
-
-@pytest.mark.parametrize(("secret", "form"), SPELLED)
-async def test_a_secret_that_is_spelled_out_is_masked(secret, form):
-    given = SPELLINGS[form](secret)
-
-    @tool(effect="read")
-    async def leak(ctx: ToolContext) -> object:
-        if isinstance(given, bytes):
-            return given
-        return {"said": f"it is {given}.", "deep": [{given: 1}]}
-
-    config = {"tools": {"leak": {"custom_parameters": {"api_key": secret}}}}
-    told = (await AdvancedToolProcessor([leak], config).execute("leak")).to_response()
-    text = json.dumps(told, ensure_ascii=False)
-    if isinstance(given, bytes):
-        given = given.decode("latin-1")
-    bare = re.sub("[^0-9a-z]", "", given.lower())
-    shown = re.sub("[^0-9a-z]", "", json.dumps(told["result"], ensure_ascii=False).lower())
-    core = bare[len(bare) // 4 : len(bare) * 3 // 4]
-    assert core not in shown, text
-
-
-def each(pattern, escape):
-    """An escaper of each character that matches."""
-    return lambda text: re.sub(pattern, lambda found: escape(found[0]), text)
-
-
-def quoted(text, safe):
-    return urllib.parse.quote(text, safe=safe)
-
-
-def html_of(text):
-    return html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
-
-
-ESCAPERS = {
-    "encodeURIComponent": lambda s: quoted(s, "!*'()~"),
-    "encodeURI": lambda s: quoted(s, ";,/?:@&=+$!~*'()#"),
-    "URLSearchParams": lambda s: urllib.parse.quote_plus(s, safe="*").replace("~", "%7E"),
-    "an URL in lower case": lambda s: each("%..", str.lower)(quoted(s, "")),
-    "an URL in an URL": lambda s: quoted(quoted(s, "!*'()"), ""),
-    "an URL in HTML": lambda s: html_of(quoted(s, ";/?:@&=+$,!'()")),
-    "JSON of Go": lambda s: each("[<>&]", lambda c: f"\\u{ord(c):04x}")(
-        json.dumps(s, ensure_ascii=False)[1:-1]
-    ),
-    "JSON of PHP": lambda s: json.dumps(s)[1:-1].replace("/", "\\/"),
-    "JSON in HTML": lambda s: html_of(json.dumps(s)[1:-1]),
-    "HTML of templates": html_of,
-    "HTML of PHP": lambda s: html_of(s).replace("&#39;", "&#039;"),
-    "HTML of Go": lambda s: html_of(s).replace("+", "&#43;"),
-    "XML": lambda s: (
-        html_of(s).replace("&#39;", "&apos;").encode("ascii", "xmlcharrefreplace").decode()
-    ),
-    "signs as HTML numbers": each(r"[^A-Za-z0-9 ]", lambda c: f"&#x{ord(c):X};"),
-    "a shell": each(r"[^\w./-]", lambda c: f"\\{c}"),
-    "a regular expression": re.escape,
-    "Markdown": each(r"[\\`*_{}\[\]()#+.!<>&-]", lambda c: f"\\{c}"),
-    "signs in C": each(r"[^A-Za-z0-9 ]", lambda c: "".join(f"\\x{b:02x}" for b in c.encode())),
-    "signs in octal": each(r"[^A-Za-z0-9 ]", lambda c: "".join(f"\\{b:03o}" for b in c.encode())),
-    "signs in JavaScript": each(r"[^A-Za-z0-9 ]", lambda c: f"\\u{{{ord(c):x}}}"),
-    "mail": lambda s: quopri.encodestring(s.encode()).decode(),
-}
-ESCAPABLE = (
-    ODD,
-    "k3y/47(11)+Zebra!x",
-    "p@ss'w0rd\"&<Zebra>",
-    "hunter2!now",
-    "aZ9+/b8C=dE7==",
-    "50%41off&m0re",
-    "a.b$c^d#e{f}47",
-)
-
-
-@pytest.mark.parametrize("escaper", ESCAPERS)
-@pytest.mark.parametrize("secret", ESCAPABLE)
-async def test_a_secret_that_any_program_has_escaped_is_masked(secret, escaper):
-    @tool(effect="read")
-    async def leak() -> object:
-        return f"a%20b &amp; c\\n it is {ESCAPERS[escaper](secret)} (d%20e)"
-
-    config = {"tools": {"leak": {"custom_parameters": {"api_key": secret}}}}
-    told = await AdvancedToolProcessor([leak], config).execute("leak")
-    assert told.result == "a%20b &amp; c\\n it is *** (d%20e)"
-
-
-@given(st.lists(st.sampled_from(["%20", "&amp;", "\\n", "\\u00e9", "=3D", "é", "%", "\\", "a "])))
-def test_escapes_beside_a_secret_stay(parts):
-    text = "".join(parts) + " "
-    assert KnownSecrets([ODD]).text(f"{text}{quoted(ODD, '+/')} {text}") == f"{text}*** {text}"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "drawer by drawer, 4-7-1-1 times",
-        "the lemon key is under the mat",
-        "3c:22:fb:00:1a:2b, 2026-11-22T10:11:12",
-        "JBSWY3DPEBLW64TMMQ======, SGVsbG8sIHdvcmxk",
-        "1 2 3 4 5 6 7 8 9",
-    ],
-)
-def test_texts_in_which_nothing_is_spelled_stay(text):
-    assert KnownSecrets([PLAIN, ODD, "monkey", "4711"]).text(text) == text
-
-
-def test_a_search_for_spellings_takes_linear_time(monkeypatch):
-    looked = []
-    places = spelled._LetterPlaces._places_in
-    monkeypatch.setattr(
-        spelled._LetterPlaces, "_places_in", lambda *a: looked.append(a[1]) or places(*a)
-    )
-    text = "s-3-c-r-3-t " * 20_000
-    assert KnownSecrets(["s3cr3t"]).text(text) == "*** " * 20_000
-    assert looked == sorted(set(looked))
-
-
-@pytest.mark.parametrize("words", ["pear figs ", "a=", '"\\'])
-def test_pieces_of_a_secret_that_repeats_itself_are_found_in_linear_time(words):
-    def lines_run(times):
-        count, before = 0, sys.gettrace()
-
-        def trace(frame, event, _):
-            nonlocal count
-            count += event == "line"
-            return trace
-
-        sys.settrace(trace)
-        try:
-            assert KnownSecrets([words * times + "end"]).text(words * times) == "***"
-        finally:
-            sys.settrace(before)
-        return count
-
-    lines_run(20)  # fills the caches
-    assert lines_run(160) < 3 * lines_run(80)
-
-
 def fails(error):
     raise error
 
@@ -456,17 +259,6 @@ async def raises(ctx: ToolContext) -> None:
         raise ValueError(words(key)) from error
 
 
-async def streams(ctx: ToolContext):
-    key = ctx.parameters["api_key"]
-    for at in range(0, len(key), 5):
-        yield key[at : at + 5]
-
-
-def streams_in_thread(ctx: ToolContext):
-    yield from ctx.parameters["api_key"]
-    yield "done"
-
-
 def computes(api_key: str) -> str:
     return words(api_key)
 
@@ -478,8 +270,6 @@ KINDS = {
     "tried again": (tries_again, {"retry_attempts": 1}),
     "a result of its own": (makes, {}),
     "raises": (raises, {"effect": "once"}),
-    "streams": (streams, {}),
-    "streams in a thread": (streams_in_thread, {}),
     "computes": (computes, {}),
     "long": (returns, {"max_result_tokens": 3}),
     "cached": (returns, {"cache_seconds": 60}),
@@ -874,6 +664,54 @@ async def test_a_server_that_asks_by_the_name_of_its_secret_is_declined(tmp_path
     assert told_of(PLAIN, logged.text) == []
 
 
+CUTTING = """
+import json
+import os
+import sys
+
+key = os.environ["TOKEN"]
+
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    match message.get("method"):
+        case "initialize":
+            info = {"name": "cuts", "version": "1"}
+            capabilities = {"tools": {}, "logging": {}}
+            version = message["params"]["protocolVersion"]
+            said = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
+            send(id=message["id"], result=said)
+        case "tools/list":
+            tool = {"name": "cut", "inputSchema": {"type": "object"}}
+            send(id=message["id"], result={"tools": [tool]})
+        case "tools/call":
+            told = {"level": "error", "data": "z" * 1_990 + key, "logger": "n" * 1_990 + key}
+            send(method="notifications/message", params=told)
+            send(method="notifications/message", params={**told, "data": [told["data"]]})
+            send(id=message["id"], error={"code": -32000, "message": "x" * 8_180 + key})
+        case "logging/setLevel":
+            send(id=message["id"], result={})
+        case _ if "id" in message:
+            send(id=message["id"], error={"code": -32601, "message": "unknown"})
+"""
+
+
+async def test_what_is_cut_of_a_message_of_a_server_is_masked_first(tmp_path, logged):
+    file = tmp_path / "server.py"
+    file.write_text(CUTTING)
+    server = {"command": sys.executable, "args": [str(file)], "env": {"TOKEN": PLAIN}}
+    async with AdvancedToolProcessor(
+        config={"mcp_servers": {"cuts": server}}, builtin_tools=False
+    ) as tools:
+        assert await tools.ready(timeout_seconds=60)
+        cut = await tools.execute("cut")
+    assert "z***" in logged.text
+    assert "n***" in logged.text
+    assert PLAIN[:5] not in cut.message + logged.text
+
+
 # --- cut at every place --------------------------------------------------------------------------
 
 FILLERS = st.text("ab c\n", max_size=60)
@@ -908,26 +746,50 @@ def test_no_cut_leaves_a_piece_of_a_secret(before, after, secret, tokens, overfl
     assert told_of(secret, b"".join(kept).decode()) == []
 
 
+SECRET_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size=40)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text("ab \0{=%+/", max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc"), inner, max_size=3),
+)
+
+
+@given(SECRET_TEXTS.filter(lambda text: "*" not in text), st.data())
+def test_no_form_of_a_secret_leaves_anywhere_in_a_value(secret, data):
+    form = data.draw(st.sampled_from(sorted(encoded(secret).values())))
+    text = data.draw(FILLERS) + form + data.draw(FILLERS)
+    around = st.sampled_from([text, {text: 1}, [{"a": [text]}], {"b": text, "c": form}])
+    shown = KnownSecrets([secret])([data.draw(VALUES), data.draw(around), data.draw(VALUES)])
+    texts = []
+    collect(shown, texts)
+    assert not any(form in each for each in texts)
+
+
+def collect(value, texts):
+    """Add all keys and texts of a value to a list."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            texts.append(key)
+            collect(item, texts)
+    elif isinstance(value, list):
+        for item in value:
+            collect(item, texts)
+    elif isinstance(value, str):
+        texts.append(value)
+
+
+@given(VALUES, st.lists(SECRET_TEXTS, min_size=1, max_size=3))
+def test_a_value_without_secrets_stays_the_same(value, secrets):
+    texts = []
+    collect(value, texts)
+    known = KnownSecrets([*secrets, "\0\ue000\0"])
+    if not any(known.text(text) != text for text in texts):
+        assert known(value) == value
+
+
 @given(FILLERS, FILLERS, st.integers(1, 300), st.sampled_from([PLAIN, ODD]))
 def test_what_is_kept_is_masked_before_it_is_cut(before, after, max_bytes, secret):
     shown, _ = plain({"said": before + secret + after}, max_bytes, mask=KnownSecrets([secret]))
     assert told_of(secret, json.dumps(shown, ensure_ascii=False)) == []
-
-
-@given(st.data(), st.sampled_from([PLAIN, ODD]))
-def test_a_piece_that_a_tool_has_cut_itself_is_masked(data, secret):
-    text = data.draw(FILLERS) + secret + data.draw(FILLERS)
-    start = data.draw(st.integers(0, len(text) - 1))
-    end = data.draw(st.integers(start, len(text)))
-    assert told_of(secret, KnownSecrets([secret]).text(text[start:end])) == []
-
-
-@given(st.data(), st.sampled_from([PLAIN, ODD]))
-def test_a_secret_in_pieces_of_any_length_is_masked(data, secret):
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(secret)), max_size=8)))
-    pieces = [secret[a:b] for a, b in zip([0, *cuts], [*cuts, len(secret)], strict=True)]
-    shown = KnownSecrets([secret])([{"n": i, "text": piece} for i, piece in enumerate(pieces)])
-    assert told_of(secret, "".join(each["text"] for each in shown)) == []
 
 
 # --- short secrets, numbers, bytes ---------------------------------------------------------------
@@ -970,46 +832,19 @@ def test_a_number_that_is_a_secret_is_masked(given):
     ("secret", "given", "shown"),
     [
         ("main", {"ownerDomain": "main"}, {"ownerDomain": "***"}),
-        (
-            "main",
-            "the domain of main, in main_menu and main2",
-            "the domain of ***, in ***_menu and ***2",
-        ),
-        ("info", "More information: INFO", "More information: ***"),
-        (
-            "monkey",
-            ["monkeys", "mon", "key", "m-o-n-k-e-y", "yeknom"],
-            ["monkeys", "***", "***", "***", "***"],
-        ),
-        ("production", "the productId of production", "the productId of ***"),
-        ("correct horse battery staple", "correct the horse: its battery", None),
-        ("correct horse battery staple", "correct horse batt…", "***…"),
-        ("qwhxkzjvbnmasdfg", "it is qwhxkzjvbn…", "it is ***…"),
+        ("main", "the domain of main, in main_menu", "the domain of ***, in ***_menu"),
+        ("/srv/data/private", "in /srv/data: /srv/data/private/a", "in /srv/data: ***/a"),
     ],
 )
-def test_a_secret_that_is_a_word_is_masked_as_a_word(secret, given, shown):
-    assert KnownSecrets([secret])(given) == (given if shown is None else shown)
+def test_what_is_not_the_whole_secret_stays(secret, given, shown):
+    assert KnownSecrets([secret])(given) == shown
 
 
 def test_two_keys_that_are_masked_stay_two():
-    value = {f"a {PLAIN}": 1, f"a {PLAIN.upper()}": 2, "a ***": 3}
+    value = {f"a {PLAIN}": 1, f"a {PLAIN.encode().hex()}": 2, "a ***": 3}
     shown = KnownSecrets([PLAIN])(value)
     assert sorted(shown.values()) == [1, 2, 3]
     assert told_of(PLAIN, json.dumps(shown)) == []
-
-
-@pytest.mark.parametrize(
-    ("secret", "text"),
-    [
-        ("/srv/data/private/files", "/srv/data is full"),
-        ("https://api.example.com/v1", "see https://api.example.com"),
-        ("ana.silva@example.com", "ben@example.com wrote"),
-        ("Lisbon, Portugal", "Portugal is warm"),
-    ],
-)
-def test_the_public_part_of_a_value_of_the_environment_is_no_secret(secret, text):
-    assert KnownSecrets([secret]).text(text) == text
-    assert KnownSecrets([secret]).text(f"it is {secret}") == "it is ***"
 
 
 def test_what_holds_no_secret_comes_back_as_it_is():
@@ -1031,7 +866,7 @@ def test_what_a_result_names_as_secret_is_masked_without_its_name_too():
     )
 
 
-def test_a_repeating_secret_in_a_long_text_takes_no_long_time():
+def test_a_secret_that_repeats_itself_is_masked_in_a_long_text():
     secrets = KnownSecrets(["a" * 40, "ab" * 20])
-    assert "a" * PIECE not in secrets.text("a" * 200_000)
-    assert "ab" * 4 not in secrets.text("ab" * 100_000)
+    assert secrets.text("a" * 200_000) == "***" * 5_000
+    assert secrets.text("ab" * 100_000) == "***" * 5_000

@@ -115,7 +115,10 @@ class MCPConnection:
         self._stack = AsyncExitStack()
         self._outputs = OutputSchemas()
         self._lenient = LenientTransport(
-            self._outputs, self._redact.without_tokens, lambda: self._client.protocol_version
+            self._outputs,
+            self._redact.without_tokens,
+            lambda: self._client.protocol_version,
+            self._redact.cut,
         )
         self._reports = TaskReports()
         self._as_tasks: frozenset[str] = frozenset()

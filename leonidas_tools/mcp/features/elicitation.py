@@ -119,7 +119,7 @@ class Elicitation:
 
     def _message(self, params: mcp_types.ElicitRequestParams) -> str:
         """Return the message without secrets, truncated to more than is ever shown."""
-        return self._secrets.text(params.message[:_LONGEST_MESSAGE])
+        return self._secrets.text(params.message)[:_LONGEST_MESSAGE]
 
 
 def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_types.ElicitResult:

@@ -17,7 +17,6 @@ from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.redaction import redact
 from leonidas_tools.redaction.visible import visible, visible_logger
 from leonidas_tools.results.plain import NotPlainError, plain
-from leonidas_tools.results.texts import shortened
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -77,13 +76,20 @@ class ServerLog:
         if self._dropped:
             self._logger.warning("%d messages of the server were dropped", self._dropped)
             self._dropped = 0
-        said = self._redact(_text(params.data))
+        said = self._redact.cut(self._text(params.data), _LONGEST_TEXT)
         place = (
-            f"{_line(self._redact(shortened(params.logger, _LONGEST_TEXT)))}: "
-            if params.logger
-            else ""
+            f"{_line(self._redact.cut(params.logger, _LONGEST_TEXT))}: " if params.logger else ""
         )
         self._logger.log(level, "%s%s", place, _line(said))
+
+    def _text(self, data: Any) -> str:
+        if isinstance(data, str):
+            return data
+        try:
+            shown, _ = plain(data, 2 * _LONGEST_TEXT, mask=self._redact.known)
+        except NotPlainError as error:
+            return str(error)
+        return json.dumps(redact(shown), ensure_ascii=False)
 
     def _drop(self) -> None:
         if not self._dropped:
@@ -93,16 +99,6 @@ class ServerLog:
                 _MOST_PER_MINUTE,
             )
         self._dropped += 1
-
-
-def _text(data: Any) -> str:
-    if isinstance(data, str):
-        return shortened(data, _LONGEST_TEXT)
-    try:
-        shown, _ = plain(data, 2 * _LONGEST_TEXT)
-    except NotPlainError as error:
-        return str(error)
-    return shortened(json.dumps(redact(shown), ensure_ascii=False), _LONGEST_TEXT)
 
 
 def _line(text: str) -> str:

@@ -58,7 +58,7 @@ class LenientTransport:
     too many entries is not passed on, and a listing with too many is checked tool by tool. Nor is a
     request passed on while too many answers wait to be sent.
 
-    `outputs` removes the output schemas from listings.
+    `outputs` removes the output schemas from listings; `cut` masks a long error and shortens it.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class LenientTransport:
         outputs: OutputSchemas,
         without_tokens: Callable[[Any], Any],
         version: Callable[[], str],
+        cut: Callable[[str, int], str] = shortened,
     ) -> None:
         self.refused: dict[str, str] = {}
         """Reasons for the removal of tools from listings, by name."""
@@ -74,6 +75,7 @@ class LenientTransport:
         self._outputs = outputs
         self._without_tokens = without_tokens
         self._version = version
+        self._cut = cut
         self.unsent = 0
         """Number of answers that wait to be sent."""
         self._checks_by_tool = False
@@ -117,7 +119,7 @@ class LenientTransport:
             return item if fault is None else ValueError(fault)
         asked = None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
         if isinstance(message, mcp_types.JSONRPCError):
-            return replace(item, message=_short(message))
+            return replace(item, message=self._short(message))
         result = message.result
         if asked == "tools/list":
             result = await self._listing(result)
@@ -175,19 +177,18 @@ class LenientTransport:
                 self._refuse(tool, number, _reason(error))
         return kept
 
+    def _short(self, message: mcp_types.JSONRPCError) -> mcp_types.JSONRPCError:
+        """Return an error with a shortened message; the same object if the message is short."""
+        told = message.error.message
+        if len(told) <= _LONGEST_REASON:
+            return message
+        short = self._cut(told, _LONGEST_REASON)
+        error = message.error.model_copy(update={"message": short})
+        return message.model_copy(update={"error": error})
+
     def _refuse(self, tool: Any, number: int, why: str) -> None:
         name = tool.get("name") if isinstance(tool, dict) else None
         self.refused[name if isinstance(name, str) else f"number {number} of its listing"] = why
-
-
-def _short(message: mcp_types.JSONRPCError) -> mcp_types.JSONRPCError:
-    """Return an error with a shortened message; the same object if the message is short."""
-    told = message.error.message
-    short = shortened(told, _LONGEST_REASON)
-    if short is told:
-        return message
-    error = message.error.model_copy(update={"message": short})
-    return message.model_copy(update={"error": error})
 
 
 def _has_too_many_items(value: Any) -> bool:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.redaction import MASK, KnownSecrets, redact_text
+from leonidas_tools.results.texts import shortened
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
@@ -56,6 +57,15 @@ class ServerRedaction:
         text = json.dumps(value)  # most responses contain no token, and this is much faster
         tokens = [each for each in self._tokens if json.dumps(each)[1:-1] in text]
         return _without(tokens, value) if tokens else value
+
+    @property
+    def known(self) -> KnownSecrets:
+        """Return the secrets that are known now."""
+        return self._known
+
+    def cut(self, text: str, longest: int) -> str:
+        """Return the beginning of a text without secrets; a secret at the cut is masked too."""
+        return redact_text(shortened(self._known.text(text), longest))
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets; a text that has none keeps its message key."""
