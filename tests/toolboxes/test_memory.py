@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import time
 
 import pytest
@@ -215,7 +216,7 @@ async def test_a_long_file_is_remembered_in_pieces(runtime, folder):
 @pytest.mark.slow
 async def test_a_folder_that_is_gone_is_named(runtime, folder):
     async with runtime(with_folders(folder)) as tools:
-        folder.rename(folder.parent / "moved")
+        shutil.rmtree(folder)
         answer = await said(tools, ToolSession(user="ana"), "index_folders")
     assert answer["reason_code"] == "folder_unreadable"
     assert str(folder) in answer["message"]
