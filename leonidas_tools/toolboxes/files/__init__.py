@@ -19,6 +19,7 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolError
 from leonidas_tools.files.beneath import (
     NotRegularError,
+    OutsideError,
     kind_of,
     make_folders,
     open_beneath,
@@ -41,6 +42,10 @@ from leonidas_tools.tools.toolbox import Toolbox
 __all__ = ["TOOLBOX", "FilesSettings", "make_tools"]
 
 _KILOBYTE = 1024
+_PROGRAM_FILES = frozenset({
+    ".devcontainer", ".envrc", ".git", ".githooks", ".hg", ".husky", ".idea", ".svn", ".vscode",
+})  # fmt: skip
+"""Files and folders whose content other programs run, such as hooks and tasks."""
 _MOST_SPOKEN = 3
 _PATH_ONLY = getattr(os, "O_PATH", 0)
 
@@ -73,6 +78,15 @@ class FilesSettings(SettingsModel):
     max_matches: Count = 100
     encoding: Name = "cp1252"
     timeout: Duration = 20.0
+
+
+def program_files(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fact that rules can match: parts of the path that make other programs run."""
+    return {"program_files": _program_parts(arguments["path"])}
+
+
+def _program_parts(path: str) -> list[str]:
+    return [part for part in path.casefold().split("/") if part in _PROGRAM_FILES]
 
 
 class FileTools:
@@ -130,7 +144,14 @@ class FileTools:
         )
         return ToolResult(result=value, speech=speech)
 
-    @tool(category="storage", effect="idempotent", lane="files", on_cancel="undo", tags=["files"])
+    @tool(
+        category="storage",
+        effect="idempotent",
+        lane="files",
+        on_cancel="undo",
+        tags=["files"],
+        facts=program_files,
+    )
     def write_file(
         self, path: FilePath, content: str, ctx: ToolContext, overwrite: bool = True
     ) -> ToolResult:
@@ -154,7 +175,14 @@ class FileTools:
             speech=say(key, name=place.name),
         )
 
-    @tool(category="storage", effect="once", lane="files", on_cancel="undo", tags=["files"])
+    @tool(
+        category="storage",
+        effect="once",
+        lane="files",
+        on_cancel="undo",
+        tags=["files"],
+        facts=program_files,
+    )
     def edit_file(
         self,
         path: FilePath,
@@ -322,6 +350,7 @@ class FileWriter:
         made = make_folders(self._root, self._head)
         try:
             with opened_folder(self._root, self._head) as folder:
+                self._refuse_hidden_program_file(folder)
                 if was is not None:
                     self._check(folder, was)
                 mode = None if self.before is None else self.before.found.st_mode
@@ -330,6 +359,13 @@ class FileWriter:
             remove_folders(self._root, made)
             raise
         self._ctx.undo(_taken_back, self._place, self._head, self._name, written, self.before, made)
+
+    def _refuse_hidden_program_file(self, folder: int) -> None:
+        """Raise `OutsideError` if a link leads to such a file, about which nobody was asked."""
+        path, root = (Path(f"/proc/self/fd/{each}").readlink() for each in (folder, self._root))
+        beneath = str(path).removeprefix(str(root))
+        if _program_parts(beneath) and not _program_parts(self._place.path):
+            raise OutsideError(self._place.path)
 
     def _check(self, folder: int, was: Content) -> None:
         status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
