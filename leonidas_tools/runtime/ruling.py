@@ -84,21 +84,21 @@ def refused_root(
         if held is not None:
             what, path = held
             return setting, (
-                f"{str(root)!r} holds {what}, {str(path.absolute())!r}, or would: who writes there "
-                "rules the runtime. Write a folder of its own, such as './workspace'"
+                f"{str(root)!r} holds, or would hold, {what}, {str(path.absolute())!r}, and so a "
+                "tool could change how it is run: name a separate folder, such as './workspace'"
             )
         for other in others:
             if root.leaves(other) or other.leaves(root):
                 inner, outer = (root, other) if root.leaves(other) else (other, root)
                 return setting, (
-                    f"{str(inner)!r} leads through {str(outer)!r}, where a toolbox can write, and "
-                    "by a link out of it: write the folder to which it leads"
+                    f"{str(inner)!r} leads through the root {str(outer)!r} and, by a link, out of "
+                    "it again: name the folder to which the link leads"
                 )
     return None
 
 
 def _ruling_folders(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[str, Path]]:
-    """Return the folders in which others could be put in the place of what rules the runtime."""
+    """Return the folders in which what rules the runtime could be replaced."""
     found: dict[Identity, tuple[str, Path]] = {}
     for what, path in ruling_paths(settings, file):
         try:
