@@ -84,4 +84,8 @@ Folders: TypeAlias = Annotated[tuple[Folder, ...], BeforeValidator(_or_workspace
 
 def workspace() -> Any:
     """Return a field whose default is the workspace."""
-    return Field(default=None, validate_default=True)
+    return Field(default=None, validate_default=True, json_schema_extra=_hide_default)
+
+
+def _hide_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
