@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from leonidas_tools.files.data_directory import data_directory
 from leonidas_tools.files.roots import way_to
-from leonidas_tools.tools.discovery import OWN_TOOLBOXES
+from leonidas_tools.settings import OWN_CONFIGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,10 @@ def ruling_paths(settings: Settings, file: Path | None) -> Iterator[tuple[str, P
         yield "the settings file", file
     if file is not None or Path(".env").exists():
         yield "the variables of `leonidas`", Path(".env")
-    yield "the data directory", data_directory()
+    if file is not None:
+        yield from (("the settings file", each) for each in OWN_CONFIGS)
+    if settings.mcp_servers or data_directory().exists():
+        yield "the data directory", data_directory()
     yield from _store(settings)
     yield from _toolboxes(settings, file)
     for name, server in settings.mcp_servers.items():
@@ -59,6 +62,8 @@ def _store(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def _toolboxes(settings: Settings, file: Path | None) -> Iterator[tuple[str, Path]]:
+    from leonidas_tools.tools.discovery import OWN_TOOLBOXES
+
     searched = [Path.cwd(), *([] if file is None else [file.resolve().parent])]
     for name in {toolbox.name for toolbox in settings.toolboxes} - OWN_TOOLBOXES.keys():
         module = name.partition(".")[0]

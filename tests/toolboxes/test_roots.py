@@ -56,6 +56,13 @@ def by_a_linked_folder(held, monkeypatch):
     return held / "there" / "tools.yaml", {}
 
 
+def for_the_next_start(held, monkeypatch):
+    monkeypatch.chdir(held.parent)
+    held.rename(held.parent / "config")
+    held.symlink_to("config")
+    return None, {}
+
+
 def variables(held, monkeypatch):
     monkeypatch.chdir(held)
     return None, {}
@@ -63,6 +70,12 @@ def variables(held, monkeypatch):
 
 def data(held, monkeypatch):
     monkeypatch.setenv("LEONIDAS_DATA_DIR", str(held / "not" / "there" / "yet"))
+    return None, {"mcp_servers": {"x": {"url": "http://localhost:1"}}}
+
+
+def used_data(held, monkeypatch):
+    monkeypatch.setenv("LEONIDAS_DATA_DIR", str(held / "data"))
+    (held / "data").mkdir()
     return None, {}
 
 
@@ -86,8 +99,10 @@ RULING = {
     "the settings file, '{beside}/tools.yaml'": by_a_link,
     "the settings file, '{held}/tools.yaml', ": as_a_link,
     "the settings file, '{held}/there/tools.yaml'": by_a_linked_folder,
+    "the settings file, '{above}/config/tools.yaml'": for_the_next_start,
     "the variables of `leonidas`, '{held}/.env'": variables,
     "the data directory, '{held}/not/there/yet'": data,
+    "the data directory, '{held}/data'": used_data,
     "the store, '{held}/kept.db'": store,
     "the MCP server 'x', '{held}/server.py'": server,
     "Python's modules, '{held}/lib'": modules,
@@ -105,7 +120,7 @@ def test_a_root_that_holds_what_rules_is_refused(held, monkeypatch, said):
     lines = file.read_text().splitlines()
     assert place == f"{file}:{1 + next(n for n, line in enumerate(lines) if 'roots' in line)}"
     assert key == "toolboxes.0.files.roots"
-    assert said.format(held=held, beside=beside) in why
+    assert said.format(held=held, beside=beside, above=held.parent) in why
     assert "name a separate folder, such as './workspace'" in why
 
 
