@@ -53,7 +53,8 @@ REPLACED = (by_a_link, by_a_folder, by_a_link_above, by_a_link_to_everything)
 def runtime(root, backend, **read_only):
     sandbox = {"roots": [str(root)], "backend": backend, "processes": "off", **read_only}
     toolboxes = [{"files": {"roots": [str(root)]}}, {"shell": sandbox}, {"code": sandbox}]
-    return ToolRuntime(config={"toolboxes": toolboxes})
+    tools = {"run_shell": {"requires_approval": False}}
+    return ToolRuntime(config={"toolboxes": toolboxes, "tools": tools})
 
 
 async def reached(tools, outside):

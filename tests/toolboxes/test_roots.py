@@ -175,7 +175,9 @@ async def test_an_edit_with_such_a_root_changes_nothing(held):
 
 async def test_the_workspace_beside_the_settings_is_made_when_first_used(held):
     pytest.importorskip("pyseccomp")
-    file = write(held / "tools.yaml", ["files", {"shell": {"processes": "off"}}, "code"])
+    shell = {"run_shell": {"requires_approval": False}}
+    toolboxes = ["files", {"shell": {"processes": "off"}}, "code"]
+    file = write(held / "tools.yaml", toolboxes, tools=shell)
     workspace = held / "workspace"
     async with AdvancedToolProcessor(config=file) as tools:
         assert not workspace.exists()
