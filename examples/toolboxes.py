@@ -31,8 +31,8 @@ from leonidas_tools.simulator import (
 SETTINGS = {
     "toolboxes": [
         "notes",
-        {"files": {"roots": ["."]}},
-        {"code": {"roots": ["."]}},
+        "files",  # both in the folder `workspace`
+        "code",
         {"reminders": {"desktop": False}},
     ],
     "store": {"enabled": True, "url": "agent.db"},
@@ -68,7 +68,8 @@ async def user(reminded: asyncio.Event) -> AsyncIterator[str]:
 
 
 async def main() -> None:
-    Path("budget.csv").write_text("what,euros\nrent,900\nfood,310.5\n")
+    Path("workspace").mkdir()
+    Path("workspace/budget.csv").write_text("what,euros\nrent,900\nfood,310.5\n")
     tools = AdvancedToolProcessor(config=SETTINGS)
     ana, reminded = ToolSession(user="ana"), asyncio.Event()
     note = {"title": "Budget", "text": "The budget is in budget.csv."}
@@ -88,7 +89,7 @@ async def main() -> None:
                 print("agent:   ", part.text)
                 if "wanted" in part.text:
                     reminded.set()
-    print("file:    ", Path("total.txt").read_text())
+    print("file:    ", Path("workspace/total.txt").read_text())
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from leonidas_tools.errors import (
 )
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import join, say
-from leonidas_tools.rules.rule import RISKS, Decide, Rule, Tier
+from leonidas_tools.rules.rule import PROGRAM_FILES, RISKS, Decide, Rule, Tier
 from leonidas_tools.tools.metadata import hash_of
 
 if TYPE_CHECKING:
@@ -465,10 +465,10 @@ def _remember(question: Question, scope: Scope) -> None:
     """Store an "always" in the session, the user's preferences or the settings file.
 
     It covers only the question of the same rule, about the same tool of the same server, with the
-    same definition of the tool. A question about the risks of a call is asked again, since another
-    call may have other risks.
+    same definition of the tool. A question about the facts of a call is asked again, since another
+    call may have others.
     """
-    if question.rule.name == RISKS.name:
+    if question.rule.name in (RISKS.name, PROGRAM_FILES.name):
         return
     policy = question.call.session.get(SessionPolicy)
     tool, asks = question.request.tool, question.rule.name

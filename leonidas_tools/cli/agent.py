@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import typer
 
-from leonidas_tools.cli.places import OWN_CONFIGS, Config, default_config
+from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.settings import OWN_CONFIGS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence

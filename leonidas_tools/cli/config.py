@@ -13,13 +13,15 @@ from leonidas_tools.cli.places import CONFIG_HELP, Config, default_config, is_ty
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from leonidas_tools.runtime.toolboxes import Toolboxes
+    from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.problem import Finding
     from leonidas_tools.settings.valid_part import ValidPart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundSettings:
-    """One problem in a settings file, and its place."""
+    """One problem in a settings file, or with `info` what a toolbox can reach, and its place."""
 
     severity: str
     file: str
@@ -53,7 +55,7 @@ def check(
     """Check a settings file: show each problem with its line and how to correct it.
 
     The exit code is 1 if there is an error in the file, and 2 if the file cannot be read; warnings
-    alone leave it at 0.
+    alone leave it at 0. Lines with `info` tell what the tools of each toolbox can reach.
 
     MCP servers are not started, so a tool name that only a server could define is a warning. The
     settings of a server's tools are checked against the tools it listed last. Tools that a program
@@ -75,7 +77,7 @@ def check(
     else:
         for found in findings:
             terminal.say(str(found))
-        warnings = len(findings) - errors
+        warnings = sum(found.severity == "warning" for found in findings)
         counts = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
         terminal.say(f"{path}: {counts}", err=bool(errors))
     if errors:
@@ -149,7 +151,6 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     from leonidas_tools.mcp.listing.tool_names import ListedNames
     from leonidas_tools.runtime.toolboxes import Toolboxes
     from leonidas_tools.settings.check import check_against, undescribed
-    from leonidas_tools.settings.problem import Finding
     from leonidas_tools.settings.watch import WatchedSettings
 
     settings = part.settings
@@ -157,15 +158,7 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     watched = WatchedSettings(settings)
     watched.path = path  # toolboxes are searched beside it
     toolboxes = Toolboxes(registry, watched)
-    for index, toolbox in enumerate(settings.toolboxes):
-        with _warnings("leonidas_tools.tools") as warned:  # while this toolbox is loaded
-            first = settings.toolboxes[: index + 1]
-            problems = toolboxes.load(settings.model_copy(update={"toolboxes": first}))
-        wrong = [each for each in problems if each.name == toolbox.name]
-        for one in [one for each in wrong for one in each.problems or [each]]:
-            yield Finding(severity="error", key=one.key, message=one.why)
-        for message in warned:
-            yield Finding(severity="warning", key=f"toolboxes.{index}", message=message)
+    yield from _of_toolboxes(settings, toolboxes)
     known = {tool.name: tool for tool in registry}
     more_may_come = True if part.lacks_tools else None
     yield from check_against(settings, known, more_may_come=more_may_come)
@@ -176,6 +169,25 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
         listed = ListedNames(name).names()  # in an earlier session, if there was one
         if listed and server.enabled:
             yield from check_server(name, server, listed)
+
+
+def _of_toolboxes(settings: "Settings", toolboxes: "Toolboxes") -> "Iterator[Finding]":
+    """Load one toolbox after the other; yield what is wrong, and what the tools can reach."""
+    from leonidas_tools.settings.problem import Finding
+
+    for index, toolbox in enumerate(settings.toolboxes):
+        with _warnings("leonidas_tools.tools") as warned:  # while this toolbox is loaded
+            first = settings.toolboxes[: index + 1]
+            problems = toolboxes.load(settings.model_copy(update={"toolboxes": first}))
+        wrong = [each for each in problems if each.name == toolbox.name]
+        for one in [one for each in wrong for one in each.problems or [each]]:
+            yield Finding(severity="error", key=one.key, message=one.why)
+        key = f"toolboxes.{index}"
+        for message in warned:
+            yield Finding(severity="warning", key=key, message=message)
+        reach = toolboxes.reaches().get(toolbox.name)
+        if reach is not None and reach.is_outside:
+            yield Finding(severity="info", key=key, message=f"{toolbox.name!r} can reach: {reach}")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.settings import OWN_CONFIGS
 
 CONFIG_HELP = (
     "The settings file. Default: config/tools.yaml or tools.yaml in this folder, else the demo's."
@@ -23,8 +24,6 @@ Config: TypeAlias = Annotated[
 TOOLS = "`leonidas tools list` lists them"
 """Advice after an unknown name of a tool."""
 
-OWN_CONFIGS = (Path("config/tools.yaml"), Path("tools.yaml"))
-"""The settings files of a folder, in search order."""
 _PACKAGE = Path(__file__).parents[1]
 
 

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,7 @@ from leonidas_tools.cli.places import Config, default_config, no_such
 from leonidas_tools.errors import ConfigurationError, RegistryError
 
 if TYPE_CHECKING:
+    from leonidas_tools.runtime.toolboxes import Reach
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.tools.registry import AnyTool
     from leonidas_tools.tools.toolbox import Toolbox
@@ -29,6 +30,7 @@ class _Listed:
     state: str  # whether it can be loaded, or why not
     toolbox: "Toolbox | None" = None  # `None` if it was not imported
     tools: "Sequence[AnyTool]" = ()  # created with its settings, or with their defaults
+    reach: "Reach | None" = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -37,6 +39,7 @@ class _Listed:
             "state": self.state,
             "summary": "" if self.toolbox is None else self.toolbox.summary,
             "access": [] if self.toolbox is None else sorted(self.toolbox.access),
+            "reach": None if self.reach is None else asdict(self.reach),
             "tools": [_may(tool) for tool in self.tools],
             "settings": [] if self.toolbox is None else _settings(self.toolbox),
         }
@@ -64,21 +67,20 @@ def toolboxes(
 
     path = config or default_config()
     settings = load(path)
-    folders = list(dict.fromkeys([path.resolve().parent, Path.cwd()]))
     if name is not None:
-        _show(_one(name, settings, folders), as_json=as_json)
+        _show(_one(name, settings, path), as_json=as_json)
         return
-    listed = list(_listed(settings, folders))
+    listed = list(_listed(settings, path))
     if as_json:
         terminal.write_json([each.to_json() for each in listed])
         return
     console = terminal.output()
-    rows = terminal.table(console, "toolbox", "source", "state", "access", "tools", "summary")
+    rows = terminal.table(console, "toolbox", "source", "state", "reach", "tools", "summary")
     for each in listed:
         said = each.to_json()
         tools = ", ".join(tool["name"] for tool in said["tools"])
-        access = ", ".join(said["access"])
-        rows.add_row(each.name, each.source, each.state, access, tools, said["summary"])
+        reach = "" if each.reach is None else str(each.reach)
+        rows.add_row(each.name, each.source, each.state, reach, tools, said["summary"])
     console.print(rows)
 
 
@@ -95,6 +97,7 @@ def _show(shown: _Listed, *, as_json: bool) -> None:
     for key in ("name", "source", "state", "summary"):
         rows.add_row(key, said[key])
     rows.add_row("access", ", ".join(said["access"]) or "none")
+    rows.add_row("reach", "" if shown.reach is None else str(shown.reach))
     console.print(rows)
     rows = terminal.table(console, "tool", "effect", "asks first", "description")
     for tool in said["tools"]:
@@ -108,21 +111,26 @@ def _show(shown: _Listed, *, as_json: bool) -> None:
         console.print(rows)
 
 
-def _one(name: str, settings: "Settings", folders: Sequence[Path]) -> _Listed:
-    sources = {named: source for source, named in _names(settings, folders)}
+def _one(name: str, settings: "Settings", file: Path) -> _Listed:
+    sources = {named: source for source, named in _names(settings, _folders(file))}
     if name not in sources:
         from difflib import get_close_matches
 
         near = get_close_matches(name, sources, n=1)
         raise ConfigurationError(no_such("toolbox", name, near, "`leonidas toolboxes` lists them"))
-    return _loaded(sources[name], name, settings, folders)
+    return _loaded(sources[name], name, settings, file)
 
 
-def _listed(settings: "Settings", folders: Sequence[Path]) -> Iterator[_Listed]:
+def _folders(file: Path) -> list[Path]:
+    """Return the folders where toolboxes are searched, given the settings file."""
+    return list(dict.fromkeys([file.resolve().parent, Path.cwd()]))
+
+
+def _listed(settings: "Settings", file: Path) -> Iterator[_Listed]:
     named = {toolbox.name for toolbox in settings.toolboxes}
-    for source, name in _names(settings, folders):
+    for source, name in _names(settings, _folders(file)):
         if source == "built-in" or name in named:
-            yield _loaded(source, name, settings, folders)
+            yield _loaded(source, name, settings, file)
         else:
             yield _Listed(name=name, source=source, state=_NOT_IMPORTED)
 
@@ -172,19 +180,24 @@ def _is_of_toolbox(statement: ast.stmt) -> bool:
     return any(isinstance(each, ast.Name) and each.id in ("TOOLBOX", "TOOLS") for each in targets)
 
 
-def _loaded(source: str, name: str, settings: "Settings", folders: Sequence[Path]) -> _Listed:
+def _loaded(source: str, name: str, settings: "Settings", file: Path) -> _Listed:
     """Import a toolbox, and create its tools with its settings or their defaults."""
-    from leonidas_tools.runtime.toolboxes import read_toolbox_settings
+    from leonidas_tools.runtime.ruling import refused_root
+    from leonidas_tools.runtime.toolboxes import opened_roots, reach_of, read_toolbox_settings
+    from leonidas_tools.settings.problem import Problem
     from leonidas_tools.settings.toolbox_settings import ToolboxSettings
     from leonidas_tools.tools.discovery import find_toolbox, made_tools
 
     named = {toolbox.name: toolbox for toolbox in settings.toolboxes}
     try:
-        toolbox = find_toolbox(name, folders)
+        toolbox = find_toolbox(name, _folders(file))
     except RegistryError as error:
         return _Listed(name=name, source=source, state=str(error))
     given = named.get(name, ToolboxSettings(name=name))
-    own, problems = read_toolbox_settings(toolbox.settings, given, settings.written)
+    opened = opened_roots(file)
+    own, problems = read_toolbox_settings(toolbox.settings, given, settings.written, opened)
+    if (refused := refused_root(settings, file, opened.opened, ())) is not None:
+        own, problems = None, [*problems, Problem(refused[1], (refused[0],))]
     if own is None:
         what = "; ".join(
             f"{'.'.join(map(str, each.path))} {each.message}".strip() for each in problems
@@ -196,7 +209,14 @@ def _loaded(source: str, name: str, settings: "Settings", folders: Sequence[Path
     except RegistryError as error:
         return _Listed(name=name, source=source, state=str(error), toolbox=toolbox)
     state = "in the settings" if name in named else "can be loaded"
-    return _Listed(name=name, source=source, state=state, toolbox=toolbox, tools=tools)
+    return _Listed(
+        name=name,
+        source=source,
+        state=state,
+        toolbox=toolbox,
+        tools=tools,
+        reach=reach_of(toolbox, own, opened),
+    )
 
 
 def _may(tool: "AnyTool") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from leonidas_tools.rules.rule import (
     AUTONOMOUS,
     AUTONOMOUS_RISKS,
     CONFIRMING,
+    PROGRAM_FILES,
     READ_ONLY,
     REQUIRES_APPROVAL,
     RISKS,
@@ -88,6 +89,8 @@ class RuleBook:
         rules = self._with_risks if subject.asks_about_risks else self.rules
         if subject.requires_approval:
             rules = self._with_approval
+        if subject.metadata is not None and subject.metadata.facts is not None:
+            rules = in_order([*rules, PROGRAM_FILES])
         if subject.answers_questions:
             rules = in_order([*rules, CONFIRMING])
         return ToolRules(subject, [rule for rule in rules if rule.names(subject)])

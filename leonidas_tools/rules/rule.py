@@ -245,6 +245,13 @@ AUTONOMOUS_RISKS = Rule(
     modes=(Mode.AUTONOMOUS,),
     tier=Tier.BUILTIN,
 )
+PROGRAM_FILES = Rule(
+    name="program_files",
+    decide=Decide.ASK,
+    when={"program_files": Condition(count_above=0)},
+    tier=Tier.BUILTIN,
+)
+"""The question, in every mode, of a call whose facts name files that make other programs run."""
 AFTER_UNTRUSTED = Rule(
     name="after_untrusted", decide=Decide.ASK, modes=(Mode.ASK,), tier=Tier.BUILTIN
 )
@@ -252,5 +259,13 @@ AFTER_UNTRUSTED = Rule(
 AUTONOMOUS_UNTRUSTED = Rule(
     name="autonomous_untrusted", decide=Decide.AUDIT, modes=(Mode.AUTONOMOUS,), tier=Tier.BUILTIN
 )
-BUILTIN = (READ_ONLY, CONFIRMING, REQUIRES_APPROVAL, AUTONOMOUS, RISKS, AUTONOMOUS_RISKS)
-"""The built-in rules: two for tools with `requires_approval`, two for calls with `risks`."""
+BUILTIN = (
+    READ_ONLY,
+    CONFIRMING,
+    REQUIRES_APPROVAL,
+    AUTONOMOUS,
+    RISKS,
+    AUTONOMOUS_RISKS,
+    PROGRAM_FILES,
+)
+"""The built-in rules: two for tools with `requires_approval`, three for calls with such facts."""

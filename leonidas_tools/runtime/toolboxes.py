@@ -14,8 +14,10 @@ from pydantic import BaseModel, ValidationError
 from leonidas_tools.errors import RegistryError, ToolboxError
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.ruling import refused_root
 from leonidas_tools.settings.explain import explain
 from leonidas_tools.settings.problem import Finding, Problem
+from leonidas_tools.settings.root_settings import WORKSPACE, OpenedRoots
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -27,16 +29,81 @@ if TYPE_CHECKING:
         Sequence,
     )
 
+    from leonidas_tools.files.roots import Root
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.toolbox_settings import ToolboxSettings
     from leonidas_tools.settings.watch import WatchedSettings
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
-    from leonidas_tools.tools.toolbox import Access, ToolboxHost
-
+    from leonidas_tools.tools.toolbox import Toolbox, ToolboxHost
 
 logger = visible_logger(__name__)
 
 Serve: TypeAlias = "Callable[[ToolboxHost], Coroutine[Any, Any, None]]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """What the tools of a toolbox can reach.
+
+    Args:
+        writes: The folders where they read and write.
+        reads: The files and folders that they only read.
+        network: Whether they use the network.
+        programs: Whether they run programs.
+        backend: The isolation of these programs.
+        store: Whether they use the store.
+    """
+
+    writes: tuple[str, ...]
+    reads: tuple[str, ...]
+    network: bool
+    programs: bool
+    backend: str | None
+    store: bool
+
+    @property
+    def is_outside(self) -> bool:
+        """Return whether they can reach anything outside of this process."""
+        return bool(self.writes or self.reads or self.network or self.programs or self.store)
+
+    def __str__(self) -> str:
+        isolation = "without isolation" if self.backend in (None, "none") else "in the sandbox"
+        backend = "" if self.backend is None else f" (backend {self.backend!r})"
+        parts = [
+            f"reads and writes {', '.join(self.writes)}" if self.writes else "",
+            f"reads {', '.join(self.reads)}" if self.reads else "",
+            f"runs programs {isolation}{backend}" if self.programs else "",
+            "network" if self.network else "no network",
+            "the store" if self.store else "",
+        ]
+        return "; ".join(filter(None, parts))
+
+
+def reach_of(toolbox: Toolbox, own: BaseModel, opened: OpenedRoots) -> Reach:
+    """Return what the tools of a toolbox can reach with these settings."""
+    is_writable = getattr(own, "writable", True)
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for setting, root in opened.opened:
+        note = "" if root.is_made else " (made when it is first used)"
+        found[is_writable and setting == "roots"].append(f"{root.path}{note}")
+    return Reach(
+        writes=tuple(found[True]),
+        reads=tuple(found[False]),
+        network=getattr(own, "network", "network" in toolbox.access),
+        programs="programs" in toolbox.access,
+        backend=getattr(own, "backend", None),
+        store="store" in toolbox.access,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Made:
+    """The tools of a toolbox, and the coroutine function that runs beside them."""
+
+    tools: Sequence[AnyTool]
+    serve: Serve | None
+    roots: Sequence[tuple[str, Root]]  # each with the name of its setting
+    reach: Reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +111,8 @@ class _Loaded:
     """A toolbox whose tools are registered, and their names."""
 
     toolbox: ToolboxSettings
-    tools: Sequence[str]
-    serve: Serve | None
-    access: frozenset[Access]
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """The tools of a toolbox, and the coroutine function that runs beside them."""
-
-    tools: Sequence[AnyTool]
-    serve: Serve | None
-    access: frozenset[Access]
+    names: Sequence[str]
+    made: _Made
 
 
 class Toolboxes:
@@ -91,7 +148,7 @@ class Toolboxes:
         """Run the background tasks of the loaded toolboxes."""
         self._host = host
         for name, loaded in self._loaded.items():
-            self._serve(name, loaded.serve)
+            self._serve(name, loaded.made.serve)
         try:
             yield
         finally:
@@ -127,20 +184,27 @@ class Toolboxes:
         no tools, and does not keep others from loading.
         """
         for name in self._outdated(settings):
-            self._stop(name)
-            self._drop(self._loaded.pop(name).tools)
+            self._unload(name)
         problems: list[ToolboxError] = []
         for index, toolbox in enumerate(settings.toolboxes):
-            if toolbox.name not in self._loaded:
-                try:
-                    loaded = self._register(index, settings)
-                except ToolboxError as error:
-                    problems.append(error)
-                else:
-                    self._loaded[toolbox.name] = loaded
-                    self._serve(toolbox.name, loaded.serve)
+            name = toolbox.name
+            others = {each: loaded.made for each, loaded in self._loaded.items()}
+            try:
+                made = others.get(name) or self._made_for(index, settings)
+                self._check_roots(index, settings, {**others, name: made})
+                if name not in self._loaded:
+                    self._loaded[name] = self._register(index, toolbox, made)
+                    self._serve(name, made.serve)
+            except ToolboxError as error:
+                problems.append(error)
+                if name in self._loaded:
+                    self._unload(name)
         self._made.clear()
         return problems
+
+    def _unload(self, name: str) -> None:
+        self._stop(name)
+        self._drop(self._loaded.pop(name).names)
 
     def tools_with(self, settings: Settings) -> Mapping[str, AnyTool]:
         """Return the tools that would exist after `load`, without registering any.
@@ -151,20 +215,28 @@ class Toolboxes:
         """
         tools = {tool.name: tool for tool in self._registry}
         for name in self._outdated(settings):
-            for gone in self._loaded[name].tools:
+            for gone in self._loaded[name].names:
                 tools.pop(gone, None)
+        made: dict[str, _Made] = {}
         for index, toolbox in enumerate(settings.toolboxes):
             name = toolbox.name
             if name in self._loaded and self._loaded[name].toolbox == toolbox:
+                made[name] = self._loaded[name].made
                 continue
-            brought = self._make(index, settings)
+            brought = made[name] = self._make(index, settings)
             self._made[name] = toolbox, brought
             for tool in brought.tools:
                 if tool.name in tools and not self._registry.is_builtin(tool.name):
                     why = f"A tool {tool.name!r} already exists; rename one"
                     raise self._error(name, why, f"toolboxes.{index}")
                 tools[tool.name] = tool
+        for index in range(len(settings.toolboxes)):
+            self._check_roots(index, settings, made)
         return tools
+
+    def reaches(self) -> Mapping[str, Reach]:
+        """Return what the tools of each loaded toolbox can reach, by its name."""
+        return {name: loaded.made.reach for name, loaded in self._loaded.items()}
 
     def warnings(self, settings: Settings) -> list[Finding]:
         """Return a warning for each loaded toolbox whose tools need a store that is not enabled."""
@@ -176,7 +248,7 @@ class Toolboxes:
             )
             for index, toolbox in enumerate(settings.toolboxes)
             if toolbox.name in self._loaded
-            and "store" in self._loaded[toolbox.name].access
+            and self._loaded[toolbox.name].made.reach.store
             and not settings.store.enabled
         ]
 
@@ -185,11 +257,22 @@ class Toolboxes:
         named = {toolbox.name: toolbox for toolbox in settings.toolboxes}
         return [name for name, each in self._loaded.items() if named.get(name) != each.toolbox]
 
-    def _register(self, index: int, settings: Settings) -> _Loaded:
+    def _check_roots(self, index: int, settings: Settings, made: Mapping[str, _Made]) -> None:
+        """Raise `ToolboxError` for a root that holds what rules the runtime, or leaves another."""
+        name = settings.toolboxes[index].name
+        others = [root for each in made.values() for _, root in each.roots]
+        problem = refused_root(settings, self._settings.path, made[name].roots, others)
+        if problem is not None:
+            setting, why = problem
+            raise self._error(name, why, f"toolboxes.{index}.{name}.{setting}")
+
+    def _made_for(self, index: int, settings: Settings) -> _Made:
+        """Return the tools of a toolbox, which a check may have made already."""
         toolbox = settings.toolboxes[index]
         made_of, made = self._made.get(toolbox.name, (None, None))
-        if made is None or made_of != toolbox:
-            made = self._make(index, settings)
+        return made if made is not None and made_of == toolbox else self._make(index, settings)
+
+    def _register(self, index: int, toolbox: ToolboxSettings, made: _Made) -> _Loaded:
         names: list[str] = []
         try:
             for tool in made.tools:
@@ -197,7 +280,7 @@ class Toolboxes:
         except RegistryError as error:
             self._drop(names)
             raise self._error(toolbox.name, str(error), f"toolboxes.{index}") from error
-        return _Loaded(toolbox, names, made.serve, made.access)
+        return _Loaded(toolbox, names, made)
 
     def _make(self, index: int, settings: Settings) -> _Made:
         """Import a toolbox, validate its settings and create its tools."""
@@ -206,10 +289,15 @@ class Toolboxes:
         named, key = settings.toolboxes[index], f"toolboxes.{index}"
         try:
             toolbox = find_toolbox(named.name, self._folders())
-            own, problems = read_toolbox_settings(toolbox.settings, named, settings.written)
+            opened = opened_roots(self._settings.path)
+            own, problems = read_toolbox_settings(toolbox.settings, named, settings.written, opened)
             if own is not None:
-                serve = None if toolbox.serve is None else partial(toolbox.serve, own)
-                return _Made(made_tools(named.name, toolbox, own), serve, toolbox.access)
+                return _Made(
+                    tools=made_tools(named.name, toolbox, own),
+                    serve=None if toolbox.serve is None else partial(toolbox.serve, own),
+                    roots=tuple(opened.opened),
+                    reach=reach_of(toolbox, own, opened),
+                )
         except RegistryError as error:
             raise self._error(named.name, str(error), key) from error
         found = [
@@ -236,10 +324,19 @@ class Toolboxes:
                 self._registry.unregister(name)
 
 
+def opened_roots(file: Path | None) -> OpenedRoots:
+    """Return where the folders of a toolbox are opened, given the settings file."""
+    folder = Path.cwd() if file is None else file.absolute().parent
+    return OpenedRoots(workspace=folder / WORKSPACE)
+
+
 def read_toolbox_settings(
-    model: type[BaseModel], named: ToolboxSettings, from_environment: Container[str] = ()
+    model: type[BaseModel],
+    named: ToolboxSettings,
+    from_environment: Container[str],
+    opened: OpenedRoots,
 ) -> tuple[BaseModel | None, list[Problem]]:
-    """Return the settings of a toolbox, or all problems with them.
+    """Return the settings of a toolbox, or all problems with them; open the folders they name.
 
     No problem contains a text of `from_environment`.
     """
@@ -247,7 +344,7 @@ def read_toolbox_settings(
         message = f"the toolbox {named.name!r} takes no settings; write only its name"
         return None, [Problem(message)]
     try:
-        return model.model_validate(named.settings, extra="forbid"), []
+        return model.model_validate(named.settings, extra="forbid", context=opened), []
     except ValidationError as error:
         details: list[Any] = error.errors(include_url=False)
     hidden = [each["loc"] for each in details if str(each["input"]) in from_environment]

@@ -27,10 +27,12 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-SECCOMP_FD, STATUS_FD, CHANNEL_FD = 10, 11, 3
-"""The file descriptors of the filter, of the status pipe, and of a program's channel to us."""
-FDS_IN_REQUEST = 6
-"""The request, the connection, the requesting process, and the three standard streams."""
+SECCOMP_FD, STATUS_FD, CHANNEL_FD, FIRST_FOLDER_FD = 10, 11, 3, 12
+"""The file descriptors of the filter, of the status pipe, of a program's channel to us, and of the
+first folder."""
+_MAX_FDS_IN_REQUEST = 253
+"""The most that Linux sends in a message: the request, the connection, the requesting process, the
+standard streams, the channel if there is one, and the folders."""
 _FDS_OF_SUPERVISOR = 3
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
@@ -351,7 +353,7 @@ def _be_program(
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         groups.join()
-        _, fds, _, _ = socket.recv_fds(connection, 1, FDS_IN_REQUEST + 1)
+        _, fds, _, _ = socket.recv_fds(connection, 1, _MAX_FDS_IN_REQUEST)
         if fds:
             socket.send_fds(supervisor, [b"."], fds[:_FDS_OF_SUPERVISOR])
             _begin(fds, status, groups)
@@ -364,14 +366,16 @@ def _be_program(
 
 def _begin(fds: list[int], status: int, groups: _Groups) -> None:
     request = _read_request(fds[0])
-    _place_descriptors(request, fds[_FDS_OF_SUPERVISOR:], status)
+    first_folder = len(fds) - request["folders"]
+    streams = fds[_FDS_OF_SUPERVISOR:first_folder]
+    _place_descriptors(request, streams, fds[first_folder:], status)
     if request["private"]:
         os.mkdir(request["private"], 0o700)  # noqa: PTH102 - plain `os` as in the whole module
     if request["working_directory"] is not None:
-        os.chdir(request["working_directory"])
+        os.fchdir(request["working_directory"])
     groups.limit(request)
     _set_limits(request, groups.limited)
-    _keep_only(request, len(fds) - _FDS_OF_SUPERVISOR)
+    _keep_only(request, len(streams))
     if request["landlock"] is not None:
         _confine(request)
     os.execve(request["argv"][0], request["argv"], request["environment"])  # noqa: S606
@@ -383,10 +387,13 @@ def _read_request(fd: int) -> dict[str, Any]:
     return request
 
 
-def _place_descriptors(request: dict[str, Any], streams: list[int], status: int) -> None:
+def _place_descriptors(
+    request: dict[str, Any], streams: list[int], folders: list[int], status: int
+) -> None:
     wanted = dict(enumerate(streams[:3]))
     if len(streams) > 3:  # noqa: PLR2004 - the standard streams
         wanted[CHANNEL_FD] = streams[3]
+    wanted |= {FIRST_FOLDER_FD + number: fd for number, fd in enumerate(folders)}
     if request["landlock"] is None and request["seccomp"] is not None:
         wanted[STATUS_FD] = status
         wanted[SECCOMP_FD] = os.memfd_create("seccomp")
@@ -403,7 +410,9 @@ def _keep_only(request: dict[str, Any], streams: int) -> None:
     """Close all other descriptors on exec: with those of the launcher it could forge a report."""
     kept = set(range(streams))
     if request["landlock"] is None and request["seccomp"] is not None:
+        # Bubblewrap closes the descriptors of folders, with which a program could leave them.
         kept |= {STATUS_FD, SECCOMP_FD}
+        kept |= {FIRST_FOLDER_FD + number for number in range(request["folders"])}
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib is slow to import
         if int(name) not in kept:
             with contextlib.suppress(OSError):  # the descriptor of the listing is closed
@@ -467,7 +476,8 @@ def _confine(request: dict[str, Any]) -> None:
     if os.getuid() == 0:
         _drop_capabilities()
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _restrict_files(request["landlock"]["read"], request["landlock"]["write"])
+    private = os.open(request["private"], os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    _restrict_files(request["landlock"]["read"], [*request["landlock"]["write"], private])
     code = base64.b64decode(request["seccomp"])
     instructions = ctypes.create_string_buffer(code, len(code))
 
@@ -486,7 +496,8 @@ def _drop_capabilities() -> None:
     _system_call(_CAPSET[os.uname().machine], header, bytes(24))
 
 
-def _restrict_files(read: list[str], write: list[str]) -> None:
+def _restrict_files(read: list[str | int], write: list[str | int]) -> None:
+    """Allow these paths and open descriptors, and nothing else."""
     rules = struct.pack("QQQ", _ALL, 0, _SCOPES)
     ruleset = _system_call(_CREATE_RULESET, rules, len(rules), 0)
     for paths, access in ((read, _READ), (write, _ALL & _NO_DEVICES)):
@@ -496,9 +507,9 @@ def _restrict_files(read: list[str], write: list[str]) -> None:
     os.close(ruleset)
 
 
-def _allow(ruleset: int, path: str, access: int) -> None:
+def _allow(ruleset: int, place: str | int, access: int) -> None:
     try:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = place if isinstance(place, int) else os.open(place, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     if not Path(f"/proc/self/fd/{fd}").is_dir():

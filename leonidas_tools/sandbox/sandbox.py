@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
+from leonidas_tools.files.beneath import OutsideError, open_folder
+from leonidas_tools.files.roots import Root, Roots
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.sandbox import launcher
-from leonidas_tools.sandbox.launcher import SECCOMP_FD, STATUS_FD
+from leonidas_tools.sandbox.launcher import FIRST_FOLDER_FD, SECCOMP_FD, STATUS_FD
 from leonidas_tools.sandbox.process import (
     Finished,
     NoSandboxError,
@@ -118,13 +120,18 @@ class Sandbox:
     `async with`, or with this object or process.
 
     Args:
-        roots: Directories that programs may read and write, under the same paths as outside.
-        read_only: Directories and files that programs may also read, besides system programs.
+        roots: Directories that programs may read and write, under the same paths as outside. Each
+            is opened once: what replaces it later is not reached.
+        read_only: Directories and files that programs may also read, besides system programs;
+            opened once too.
         network: Whether programs may use the network.
         limits: The limits of each program.
         backend: `bubblewrap`, `landlock`, `none`, or `auto` for the first of the former two that
             works. Only `none` isolates nothing; its programs have limits too.
         environment: Environment variables to set, besides `PATH`, `LANG` and `HOME`.
+
+    Raises:
+        OSError: One of the directories or files cannot be opened.
 
     Example:
         >>> import asyncio
@@ -135,12 +142,14 @@ class Sandbox:
         'hello\n'
     """
 
-    roots: Sequence[str | Path] = ()
-    read_only: Sequence[str | Path] = ()
+    roots: Sequence[str | Path | Root] = ()
+    read_only: Sequence[str | Path | Root] = ()
     network: bool = False
     limits: Limits = field(default_factory=Limits)
     backend: Backend = "auto"
     environment: Mapping[str, str] = field(default_factory=dict)
+    _roots: tuple[Root, ...] = field(default=(), init=False, repr=False)
+    _read_only: tuple[Root, ...] = field(default=(), init=False, repr=False)
     _filters: dict[bool, str] = field(default_factory=dict, init=False, repr=False)
     _chosen: str | None = field(default=None, init=False, repr=False)
     _launcher: _LauncherProcess | None = field(default=None, init=False, repr=False)
@@ -149,8 +158,7 @@ class Sandbox:
     def __post_init__(self) -> None:
         if self.backend not in get_args(Backend):
             raise ValueError(f"backend must be one of {get_args(Backend)!r}, not {self.backend!r}")
-        self.roots = tuple(_resolved(path) for path in self.roots)
-        self.read_only = tuple(_resolved(path) for path in self.read_only)
+        self._roots, self._read_only = _opened(self.roots), _opened(self.read_only)
 
     async def __aenter__(self) -> Self:
         """Return the sandbox, which closes when the block ends."""
@@ -245,8 +253,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def _started(self, job: _Command, backend: str) -> AsyncIterator[Running]:
-        request = self._request(job, backend)
-        running = self._launch(request, job, is_wrapped=backend == "bubblewrap")
+        running = self._launch(job, backend)
         try:
             yield running
         finally:
@@ -258,17 +265,17 @@ class Sandbox:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def _request(self, job: _Command, backend: str) -> dict[str, Any]:
+    def _request(self, job: _Command, backend: str, folders: _Folders) -> dict[str, Any]:
         """Return the request for the launcher."""
         limits = self.limits
         environment = {**_ENVIRONMENT, **self.environment}
-        directory = str(job.working_directory or (self.roots[0] if self.roots else "/"))
+        directory = str(job.working_directory or (self._roots[0].path if self._roots else "/"))
         _check_words([*job.argv, directory])
         request: dict[str, Any] = {
             "argv": list(job.argv),
             "timeout_seconds": job.timeout_seconds or limits.timeout_seconds,
             "environment": environment,
-            "working_directory": directory,
+            "working_directory": None,
             "cpu_seconds": limits.cpu_seconds,
             "memory_bytes": limits.memory_bytes,
             "processes": limits.processes,
@@ -281,16 +288,33 @@ class Sandbox:
             "private": "",
         }
         if backend == "bubblewrap":
-            return request | self._bubblewrap(job.argv, environment, directory)
+            return request | self._bubblewrap(job.argv, environment, directory, folders)
         # The launcher creates and removes this directory.
         private = f"{tempfile.gettempdir()}/leonidas-sandbox-{secrets.token_hex(8)}"
         request["private"] = private
         environment |= {"HOME": private, "TMPDIR": private}
         request["argv"][0] = _program(job.argv[0], environment["PATH"])
-        return request | (self._landlock(private) if backend == "landlock" else {})
+        request["working_directory"] = folders.add_ours(self._open_directory(directory))
+        return request | (self._landlock(folders) if backend == "landlock" else {})
+
+    def _open_directory(self, path: str) -> int:
+        """Open a working directory, beneath its root if it has one.
+
+        Raises:
+            OSError: There is no such directory.
+        """
+        try:
+            place = Roots(self._roots).place(path)
+        except OutsideError:
+            return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return open_folder(place.root.descriptor, place.path)
 
     def _bubblewrap(
-        self, argv: Sequence[str], environment: Mapping[str, str], directory: str
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str,
+        folders: _Folders,
     ) -> dict[str, Any]:
         program = shutil.which("bwrap")
         if program is None:
@@ -305,21 +329,20 @@ class Sandbox:
                 argv,
                 program=program,
                 system=(*_SYSTEM, *files),
-                read_only=[str(path) for path in self.read_only],
-                roots=[str(path) for path in self.roots],
+                read_only=folders.add_all(self._read_only),
+                roots=folders.add_all(self._roots),
                 network=self.network,
                 environment=environment,
                 directory=directory,
                 temporary_bytes=self.limits.memory_bytes,
             ),
             "environment": {},  # else the program could read it in /proc/1/environ
-            "working_directory": None,
             "own_processes": _OWN_PROCESSES,
             "limits_inside": inside,
             "seccomp": self._filter(namespaces=True),
         }
 
-    def _landlock(self, private: str) -> dict[str, Any]:
+    def _landlock(self, folders: _Folders) -> dict[str, Any]:
         abi = launcher.landlock_abi()
         if abi < launcher.LANDLOCK_ABI:
             raise NoSandboxError(
@@ -329,8 +352,8 @@ class Sandbox:
         files = [*_SYSTEM_FILES, *(_NETWORK_FILES if self.network else ())]
         return {
             "landlock": {
-                "read": [*_SYSTEM, *files, *map(str, self.read_only)],
-                "write": [*_DEVICES, private, *map(str, self.roots)],
+                "read": [*_SYSTEM, *files, *folders.add_all(self._read_only).values()],
+                "write": [*_DEVICES, *folders.add_all(self._roots).values()],
             },
             "seccomp": self._filter(namespaces=False),
         }
@@ -352,9 +375,12 @@ class Sandbox:
 
     # --- the launcher ------------------------------------------------------------------------
 
-    def _launch(self, request: Mapping[str, Any], job: _Command, *, is_wrapped: bool) -> Running:
+    def _launch(self, job: _Command, backend: str) -> Running:
         """Send a request, and close the descriptors passed to the program."""
         with contextlib.ExitStack() as sent:
+            folders = _Folders(sent)
+            request = self._request(job, backend, folders)
+            request["folders"] = len(folders.fds)
             control, theirs = socket.socketpair()
             sent.callback(theirs.close)
             outputs: dict[Stream, int] = {}
@@ -369,11 +395,12 @@ class Sandbox:
                 channel, programs = socket.socketpair()
                 sent.callback(programs.close)
                 fds.append(programs.fileno())
+            fds += folders.fds
             running = Running(
                 control,
                 outputs,
                 program=job.argv[0],
-                is_wrapped=is_wrapped,
+                is_wrapped=backend == "bubblewrap",
                 output_bytes=self.limits.output_bytes,
                 on_output=job.on_output,
                 channel=channel,
@@ -476,8 +503,29 @@ def _program(name: str, path: str) -> str:
     return executable
 
 
-def _resolved(path: str | Path) -> Path:
-    return Path(path).expanduser().resolve()
+def _opened(paths: Sequence[str | Path | Root]) -> tuple[Root, ...]:
+    return tuple(each if isinstance(each, Root) else Root(each) for each in paths)
+
+
+class _Folders:
+    """The descriptors of folders and files that are sent with a request."""
+
+    def __init__(self, sent: contextlib.ExitStack) -> None:
+        self.fds: list[int] = []
+        self._sent = sent
+
+    def add_all(self, roots: Sequence[Root]) -> dict[str, int]:
+        """Return the numbers that roots have in the new process, by their paths."""
+        return {str(root.path): self._add(root.descriptor) for root in roots}
+
+    def add_ours(self, fd: int) -> int:
+        """Return the number of a descriptor in the new process; it is closed once it is sent."""
+        self._sent.callback(os.close, fd)
+        return self._add(fd)
+
+    def _add(self, fd: int) -> int:
+        self.fds.append(fd)
+        return FIRST_FOLDER_FD + len(self.fds) - 1
 
 
 def _in_bubblewrap(  # noqa: PLR0913 - each argument is a part of the command line
@@ -485,8 +533,8 @@ def _in_bubblewrap(  # noqa: PLR0913 - each argument is a part of the command li
     *,
     program: str,
     system: Sequence[str],
-    read_only: Sequence[str],
-    roots: Sequence[str],
+    read_only: Mapping[str, int],
+    roots: Mapping[str, int],
     network: bool,
     environment: Mapping[str, str],
     directory: str,
@@ -499,8 +547,8 @@ def _in_bubblewrap(  # noqa: PLR0913 - each argument is a part of the command li
     line += ["--share-net"] if network else ["--hostname", "sandbox"]
     size = [] if temporary_bytes is None else ["--size", str(temporary_bytes)]
     places = {path: _system_mount(path) for path in system if Path(path).exists()}
-    places |= {path: ["--ro-bind", path, path] for path in read_only}
-    places |= {path: ["--bind", path, path] for path in roots}
+    places |= {path: ["--ro-bind-fd", str(fd), path] for path, fd in read_only.items()}
+    places |= {path: ["--bind-fd", str(fd), path] for path, fd in roots.items()}
     places |= {
         "/dev": ["--dev", "/dev", *size, "--tmpfs", "/dev/shm"],  # noqa: S108 - in the sandbox
         # Read-only: a program started by root could change kernel settings without capabilities.

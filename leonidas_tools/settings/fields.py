@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import re
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     PlainSerializer,
@@ -305,18 +303,6 @@ Metric = Literal[
     "error_rate", "p95_seconds", "p99_seconds", "mean_seconds", "calls_per_minute", "active"
 ]
 Name = Annotated[str, Field(min_length=1)]
-
-
-def _existing(directory: str) -> str:
-    path = Path(directory).expanduser()
-    if not path.is_dir():
-        there = "is a file" if path.exists() else "does not exist"
-        raise ValueError(f"is not a directory: {str(path.absolute())!r} {there}")
-    return directory
-
-
-Directory = Annotated[Name, AfterValidator(_existing)]
-"""A directory that exists, absolute or relative to the working directory."""
 Names = tuple[Name, ...]
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-Severity: TypeAlias = Literal["error", "warning"]
+Severity: TypeAlias = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,9 @@ class SettingsDocument:
 class Finding:
     """A setting that has no effect, or another effect than it seems to have."""
 
-    severity: Severity  # `error` if it has no effect, `warning` if it has less than it says
+    # `error` if it has no effect, `warning` if it has less than it says, `info` if it has what it
+    # says
+    severity: Severity
     key: str  # dotted
     message: str
 

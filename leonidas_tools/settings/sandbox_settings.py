@@ -9,13 +9,12 @@ from leonidas_tools.sandbox import Limits, Sandbox
 from leonidas_tools.settings.fields import (
     Count,
     CountOrOff,
-    Directory,
     Duration,
-    Name,
     Switch,
     unset,
 )
 from leonidas_tools.settings.model import SettingsModel
+from leonidas_tools.settings.root_settings import FileOrFolder, Folders, workspace
 
 _MEGABYTE = 1 << 20
 _FILTER = "pyseccomp"
@@ -27,7 +26,8 @@ class SandboxSettings(SettingsModel):
 
     Args:
         roots: The directories that programs may read and write; they run in the first. A relative
-            path is relative to the working directory.
+            path is relative to the working directory. By default, `workspace` beside the settings
+            file, which is made when it is first used.
         read_only: Directories and files that programs may also read.
         network: Whether programs may use the network.
         backend: The isolation of programs: `bubblewrap`, `landlock`, `auto` for the first of these
@@ -40,8 +40,8 @@ class SandboxSettings(SettingsModel):
         output_kilobytes: How much of the output is kept, from its beginning and its end.
     """
 
-    roots: tuple[Directory, ...] = (".",)
-    read_only: tuple[Name, ...] = ()
+    roots: Folders = workspace()
+    read_only: tuple[FileOrFolder, ...] = ()
     network: Switch = False
     backend: Annotated[
         Literal["auto", "bubblewrap", "landlock", "none"], BeforeValidator(unset)

@@ -295,7 +295,8 @@ class ToolMetadata:
         quarantine: Why its calls are denied although it is declared; `None` if they are not.
         facts: Derives from the arguments of a call further values for rules, such as the commands
             in a script. If `risks` among them is a list that is not empty, the call needs approval,
-            unless `requires_approval` or a rule decides otherwise.
+            unless `requires_approval` or a rule decides otherwise; so it is with `program_files`,
+            in every mode, unless a rule decides otherwise.
         answers_questions: Whether it is a tool of the library with which the model reports a
             person's answer: it only waits for another call, which has its own limits.
     """

@@ -191,3 +191,29 @@ def test_a_tool_without_a_description_is_a_warning(check, tmp_path):
     code, output, _ = check("version: 1\ntoolboxes: [quiet_tools]\n")
     assert code == 0
     assert "warning: tools.hum.description: has no description for the model" in output
+
+
+def test_what_each_toolbox_can_reach_is_shown_with_its_line(check, tmp_path):
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    code, output, _ = check(
+        f"toolboxes:\n  - demo\n  - files: {{roots: [{notes}], writable: false}}\n"
+        "  - code: {read_only: [/etc/hostname], backend: landlock}\n"
+    )
+    assert code == 0
+    files, python, count = output.splitlines()
+    assert files == f"tools.yaml:3: info: toolboxes.1: 'files' can reach: reads {notes}; no network"
+    assert python == (
+        f"tools.yaml:4: info: toolboxes.2: 'code' can reach: reads and writes {tmp_path}/workspace "
+        "(made when it is first used); reads /etc/hostname; runs programs in the sandbox "
+        "(backend 'landlock'); no network"
+    )
+    assert count == "tools.yaml: 0 errors, 0 warnings"
+
+
+def test_a_root_that_holds_the_settings_is_an_error_with_its_line(check, tmp_path):
+    code, output, _ = check(f"version: 1\ntoolboxes:\n  - files:\n      roots: [{tmp_path}]\n")
+    assert code == 1
+    (line,) = output.splitlines()
+    assert line.startswith("tools.yaml:4: error: toolboxes.0.files.roots: ")
+    assert "holds, or would hold, the settings file" in line

@@ -48,6 +48,7 @@ def test_the_rules_are_listed_the_strongest_first(policy):
         ("read_only", "builtin", "deny"),
         ("requires_approval", "builtin", "ask"),
         ("risks", "builtin", "ask"),
+        ("program_files", "builtin", "ask"),
         ("autonomous", "builtin", "audit"),
         ("autonomous_risks", "builtin", "audit"),
     ]

@@ -72,6 +72,14 @@ def test_toolboxes_are_listed_with_their_tools_and_what_those_may_do(list_toolbo
         "state": "in the settings",
         "summary": "Buys.",
         "access": ["network"],
+        "reach": {
+            "writes": [],
+            "reads": [],
+            "network": True,
+            "programs": False,
+            "backend": None,
+            "store": False,
+        },
         "tools": [
             {
                 "name": "buy",
@@ -153,3 +161,28 @@ def test_without_isolation_a_toolbox_needs_no_filter_of_system_calls(list_toolbo
     settings = "toolboxes: [{shell: {backend: none}}]\n"
     shown = json.loads(list_toolboxes(settings, "shell", "--json").stdout)
     assert shown["state"] == "in the settings"
+
+
+def test_what_a_toolbox_can_reach_is_shown(list_toolboxes, tmp_path):
+    (tmp_path / "notes").mkdir()
+    settings = (
+        "toolboxes:\n  - shell: {roots: [notes], read_only: [/etc/hostname], network: true}\n"
+        "  - files\n  - code: {roots: [.]}\n"
+    )
+    listed = {each["name"]: each for each in json.loads(list_toolboxes(settings, "--json").stdout)}
+    assert listed["shell"]["reach"] == {
+        "writes": [f"{tmp_path}/notes"],
+        "reads": ["/etc/hostname"],
+        "network": True,
+        "programs": True,
+        "backend": "auto",
+        "store": False,
+    }
+    workspace = f"{tmp_path}/workspace (made when it is first used)"
+    assert listed["files"]["reach"]["writes"] == [workspace]
+    assert listed["code"]["reach"] is None
+    assert "'.' holds, or would hold, the settings file" in listed["code"]["state"]
+    shown = " ".join(list_toolboxes(settings, "shell").stdout.split())
+    assert "network" in shown
+    assert "runs programs in the sandbox (backend 'auto')" in shown
+    assert not (tmp_path / "workspace").exists()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import time
 
 import pytest
@@ -190,6 +191,19 @@ async def test_no_link_no_hidden_file_no_fifo_and_nothing_binary_or_huge_is_read
     assert "4711" not in str(found["result"])
 
 
+async def test_a_folder_that_is_replaced_by_a_link_stays_what_it_was(runtime, folder):
+    outside = folder.parent / "outside"
+    outside.mkdir()
+    (outside / "pin.txt").write_text("The PIN is 4711.")
+    ana = ToolSession(user="ana")
+    async with runtime(with_folders(folder)) as tools:
+        folder.rename(folder.parent / "old")
+        folder.symlink_to(outside)
+        assert (await indexed(tools, ana))["read"] == 2
+        found = await said(tools, ana, "recall", query="PIN 4711", limit=50)
+    assert "4711" not in str(found["result"])
+
+
 @pytest.mark.slow
 async def test_a_file_whose_name_is_no_text_does_not_keep_others_from_being_read(runtime, folder):
     (folder / os.fsdecode(b"a\xff.txt")).write_text("Tulips.")
@@ -215,7 +229,7 @@ async def test_a_long_file_is_remembered_in_pieces(runtime, folder):
 @pytest.mark.slow
 async def test_a_folder_that_is_gone_is_named(runtime, folder):
     async with runtime(with_folders(folder)) as tools:
-        folder.rename(folder.parent / "moved")
+        shutil.rmtree(folder)
         answer = await said(tools, ToolSession(user="ana"), "index_folders")
     assert answer["reason_code"] == "folder_unreadable"
     assert str(folder) in answer["message"]

@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolError
 from leonidas_tools.files.beneath import (
     NotRegularError,
+    OutsideError,
     kind_of,
     make_folders,
     open_beneath,
@@ -27,11 +28,13 @@ from leonidas_tools.files.beneath import (
     remove_folders,
     write_whole,
 )
+from leonidas_tools.files.roots import RootedPath, Roots
 from leonidas_tools.results.texts import say
-from leonidas_tools.settings.fields import Count, Directory, Duration, Name, Switch
+from leonidas_tools.settings.fields import Count, Duration, Name, Switch
 from leonidas_tools.settings.model import SettingsModel
+from leonidas_tools.settings.root_settings import Folders, workspace
 from leonidas_tools.toolboxes.files.content import Content, is_same, read_content, too_big
-from leonidas_tools.toolboxes.files.roots import RootedPath, Roots, reached
+from leonidas_tools.toolboxes.files.faults import reached
 from leonidas_tools.toolboxes.files.search import Search, lines_at, search
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
@@ -39,6 +42,10 @@ from leonidas_tools.tools.toolbox import Toolbox
 __all__ = ["TOOLBOX", "FilesSettings", "make_tools"]
 
 _KILOBYTE = 1024
+_PROGRAM_FILES = frozenset({
+    ".devcontainer", ".envrc", ".git", ".githooks", ".hg", ".husky", ".idea", ".svn", ".vscode",
+})  # fmt: skip
+"""Files and folders whose content other programs run, such as hooks and tasks."""
 _MOST_SPOKEN = 3
 _PATH_ONLY = getattr(os, "O_PATH", 0)
 
@@ -47,18 +54,13 @@ Line = Annotated[int, Field(ge=1)]
 Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-def _not_empty(roots: tuple[str, ...]) -> tuple[str, ...]:
-    if not roots:
-        raise ValueError("must name at least one directory")
-    return roots
-
-
 class FilesSettings(SettingsModel):
     """Settings of the file tools.
 
     Args:
         roots: The folders whose files may be used, relative to the working directory; relative
-            paths of files begin at the first folder.
+            paths of files begin at the first folder. By default, `workspace` beside the settings
+            file, which is made when it is first used.
         writable: Whether files may be written.
         max_file_kilobytes: The maximum size of a file to read or write.
         max_lines: The maximum number of lines that one call reads.
@@ -68,7 +70,7 @@ class FilesSettings(SettingsModel):
         timeout: The timeout of a search.
     """
 
-    roots: Annotated[tuple[Directory, ...], AfterValidator(_not_empty)] = (".",)
+    roots: Folders = workspace()
     writable: Switch = True
     max_file_kilobytes: Count = 4096
     max_lines: Count = 2000
@@ -78,14 +80,22 @@ class FilesSettings(SettingsModel):
     timeout: Duration = 20.0
 
 
+def program_files(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fact that rules can match: parts of the path that make other programs run."""
+    return {"program_files": _program_parts(arguments["path"])}
+
+
+def _program_parts(path: str) -> list[str]:
+    return [part for part in path.casefold().split("/") if part in _PROGRAM_FILES]
+
+
 class FileTools:
     """The file tools."""
 
     def __init__(self, settings: FilesSettings) -> None:
         self._settings = settings
         self._most_bytes = settings.max_file_kilobytes * _KILOBYTE
-        folders = [Path(root).expanduser().absolute() for root in settings.roots]
-        self._roots = Roots(tuple(folders))
+        self._roots = Roots(settings.roots)
 
     @tool(category="storage", effect="read", tags=["files"])
     def read_file(
@@ -103,8 +113,8 @@ class FileTools:
             last_line: The last line to read.
             encoding: Its encoding, such as utf-8 or gb18030, where it is not detected.
         """
-        place = self._roots.place(path)
-        with reached(place):
+        with reached(path):
+            place = self._roots.place(path)
             content = self._content(place)
         text, found = content.text(path, encoding, self._settings.encoding)
         lines = text.replace("\r\n", "\n").split("\n")
@@ -134,7 +144,14 @@ class FileTools:
         )
         return ToolResult(result=value, speech=speech)
 
-    @tool(category="storage", effect="idempotent", lane="files", on_cancel="undo", tags=["files"])
+    @tool(
+        category="storage",
+        effect="idempotent",
+        lane="files",
+        on_cancel="undo",
+        tags=["files"],
+        facts=program_files,
+    )
     def write_file(
         self, path: FilePath, content: str, ctx: ToolContext, overwrite: bool = True
     ) -> ToolResult:
@@ -145,9 +162,10 @@ class FileTools:
             content: Its whole new content.
             overwrite: Whether an existing file may be replaced.
         """
-        place = self._roots.place(path)
         data = content.encode("utf-8", errors="replace")
-        with reached(place), self._writing(place, ctx) as writer:
+        with reached(path):
+            place = self._roots.place(path)
+            writer = FileWriter(place, ctx, self._most_bytes)
             if writer.before is not None and not overwrite:
                 raise ToolError(say("file_exists", path=path), reason_code="file_exists")
             writer.write(data)
@@ -157,7 +175,14 @@ class FileTools:
             speech=say(key, name=place.name),
         )
 
-    @tool(category="storage", effect="once", lane="files", on_cancel="undo", tags=["files"])
+    @tool(
+        category="storage",
+        effect="once",
+        lane="files",
+        on_cancel="undo",
+        tags=["files"],
+        facts=program_files,
+    )
     def edit_file(
         self,
         path: FilePath,
@@ -174,8 +199,9 @@ class FileTools:
             new_text: What to put there.
             replace_all: Whether to replace it wherever it is found.
         """
-        place = self._roots.place(path)
-        with reached(place), self._writing(place, ctx) as writer:
+        with reached(path):
+            place = self._roots.place(path)
+            writer = FileWriter(place, ctx, self._most_bytes)
             if writer.before is None:
                 raise FileNotFoundError(2, os.strerror(2), path)
             content = read_content(writer.before.handle, path, self._most_bytes)
@@ -206,9 +232,10 @@ class FileTools:
             path: The folder; by default the first that may be used.
             hidden: Whether to list names that begin with a dot.
         """
-        place = self._roots.place(path)
-        with reached(place), place.opened_root() as root:
-            handle = open_beneath(root, place.path, os.O_RDONLY | os.O_DIRECTORY)
+        with reached(path):
+            place = self._roots.place(path)
+            flags = os.O_RDONLY | os.O_DIRECTORY
+            handle = open_beneath(place.root.descriptor, place.path, flags)
             try:
                 names, total = _first_names(handle, self._settings.max_entries, hidden=hidden)
                 entries = [_entry(handle, name) for name in names]
@@ -239,9 +266,7 @@ class FileTools:
             glob: Which files, such as *.py or src/**/*.md.
             ignore_case: Whether to ignore upper and lower case.
         """
-        place = self._roots.place(path)
-        with reached(place), place.opened_root() as root, _folder_and_name(root, place) as where:
-            folder, name = where
+        with reached(path), _folder_and_name(place := self._roots.place(path)) as (folder, name):
             wanted = Search(
                 pattern=pattern,
                 glob=glob.lstrip("!"),
@@ -268,18 +293,11 @@ class FileTools:
         return ToolResult(result={"matches": shown, "more": more}, speech=speech)
 
     def _content(self, place: RootedPath) -> Content:
-        with place.opened_root() as root:
-            handle = open_regular(root, place.path)
-            try:
-                return read_content(handle, place.shown, self._most_bytes)
-            finally:
-                os.close(handle)
-
-    @contextlib.contextmanager
-    def _writing(self, place: RootedPath, ctx: ToolContext) -> Iterator[FileWriter]:
-        """Open the root for a file to write; `write` makes missing folders."""
-        with place.opened_root() as root:
-            yield FileWriter(root, place, ctx, self._most_bytes)
+        handle = open_regular(place.root.descriptor, place.path)
+        try:
+            return read_content(handle, place.shown, self._most_bytes)
+        finally:
+            os.close(handle)
 
 
 class OriginalFile:
@@ -292,13 +310,14 @@ class OriginalFile:
 
 
 class FileWriter:
-    """Replaces one file, and registers how to undo that."""
+    """Replaces one file, and registers how to undo that; `write` makes missing folders."""
 
-    def __init__(self, root: int, place: RootedPath, ctx: ToolContext, most_bytes: int) -> None:
+    def __init__(self, place: RootedPath, ctx: ToolContext, most_bytes: int) -> None:
         head, _, self._name = place.path.rstrip("/").rpartition("/")
         if self._name in ("", ".", "..") or place.path.endswith("/"):
             raise NotRegularError("directory", place.path)
-        self._root, self._head, self._place, self._ctx = root, head, place, ctx
+        self._root, self._head = place.root.descriptor, head
+        self._place, self._ctx = place, ctx
         self._most_bytes = most_bytes
         self.before = self._opened()
 
@@ -331,6 +350,7 @@ class FileWriter:
         made = make_folders(self._root, self._head)
         try:
             with opened_folder(self._root, self._head) as folder:
+                self._refuse_hidden_program_file(folder)
                 if was is not None:
                     self._check(folder, was)
                 mode = None if self.before is None else self.before.found.st_mode
@@ -339,6 +359,13 @@ class FileWriter:
             remove_folders(self._root, made)
             raise
         self._ctx.undo(_taken_back, self._place, self._head, self._name, written, self.before, made)
+
+    def _refuse_hidden_program_file(self, folder: int) -> None:
+        """Raise `OutsideError` if a link leads to such a file, about which nobody was asked."""
+        path, root = (Path(f"/proc/self/fd/{each}").readlink() for each in (folder, self._root))
+        beneath = str(path).removeprefix(str(root))
+        if _program_parts(beneath) and not _program_parts(self._place.path):
+            raise OutsideError(self._place.path)
 
     def _check(self, folder: int, was: Content) -> None:
         status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
@@ -360,23 +387,24 @@ def _taken_back(
     Raises:
         ToolError: The file has been changed.
     """
-    with place.opened_root() as root:
-        with opened_folder(root, head) as folder:
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if not is_same(status, written):
-                raise ToolError(say("file_changed", path=place.shown), reason_code="file_changed")
-            if before is None:
-                os.unlink(name, dir_fd=folder)
-            else:
-                size = before.found.st_size
-                data = read_content(before.handle, place.shown, size).data
-                write_whole(folder, name, data, before.found.st_mode)
-        remove_folders(root, made)
+    root = place.root.descriptor
+    with opened_folder(root, head) as folder:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not is_same(status, written):
+            raise ToolError(say("file_changed", path=place.shown), reason_code="file_changed")
+        if before is None:
+            os.unlink(name, dir_fd=folder)
+        else:
+            size = before.found.st_size
+            data = read_content(before.handle, place.shown, size).data
+            write_whole(folder, name, data, before.found.st_mode)
+    remove_folders(root, made)
 
 
 @contextlib.contextmanager
-def _folder_and_name(root: int, place: RootedPath) -> Iterator[tuple[int, str]]:
+def _folder_and_name(place: RootedPath) -> Iterator[tuple[int, str]]:
     """Open the folder to search, or the folder of the single file to search."""
+    root = place.root.descriptor
     handle = open_beneath(root, place.path, _PATH_ONLY)
     try:
         status = os.fstat(handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import stat
@@ -26,8 +27,9 @@ from leonidas_tools.files.beneath import open_regular
 from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.memories import MOST_MEMORIES, Memories, Memory, TooManyMemoriesError
-from leonidas_tools.settings.fields import Count, Directory
+from leonidas_tools.settings.fields import Count
 from leonidas_tools.settings.model import SettingsModel
+from leonidas_tools.settings.root_settings import Folder
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
 
@@ -55,7 +57,7 @@ class MemorySettings(SettingsModel):
 
     embeddings: EmbedderSettings = EmbedderSettings()
     max_characters: Count = 2_000
-    folders: tuple[Directory, ...] = ()
+    folders: tuple[Folder, ...] = ()
 
 
 class MemoryTools:
@@ -68,9 +70,6 @@ class MemoryTools:
     def __init__(self, settings: MemorySettings) -> None:
         self._settings = settings
         self._embedder = make_embedder(settings.embeddings)
-        self._folders = {
-            given.rstrip("/"): Path(given).expanduser().absolute() for given in settings.folders
-        }
         import_numpy()  # the nearest-neighbour search needs it with any embedder
 
     @tool(category="storage", effect="idempotent", lane="memory", tags=["memory"])
@@ -143,9 +142,10 @@ class MemoryTools:
         read = unchanged = left_out = forgotten = 0
         with _reached():
             known = await keeper.sources(user, self._embedder)
-            for given, folder in self._folders.items():
+            for folder in self._settings.folders:
+                given = str(folder).rstrip("/")
                 try:
-                    listing = await asyncio.to_thread(_list_files, folder)
+                    listing = await asyncio.to_thread(_list_files, folder.descriptor)
                 except OSError as error:
                     message = say("folder_unreadable", folder=given, reason=error.strerror or "-")
                     raise ToolError(message, reason_code="folder_unreadable") from error
@@ -156,7 +156,7 @@ class MemoryTools:
                         unchanged += 1
                         continue
                     ctx.progress(source, fraction=number / len(sources))
-                    if await self._read(keeper, user, folder, path, source):
+                    if await self._read(keeper, user, folder.descriptor, path, source):
                         read += 1
                     else:
                         left_out += 1
@@ -168,7 +168,7 @@ class MemoryTools:
         return ToolResult(result=counts, speech=say("folders_indexed", **counts))
 
     async def _read(
-        self, keeper: MemoryTable, user: str | None, folder: Path, path: str, source: str
+        self, keeper: MemoryTable, user: str | None, folder: int, path: str, source: str
     ) -> bool:
         """Replace the memories of a file with its new text; return whether it is text."""
         begun = time.time()
@@ -232,17 +232,19 @@ class _FolderListing:
     left_out: int  # number of files that are too big, too many, or have a name that is not UTF-8
 
 
-def _list_files(folder: Path) -> _FolderListing:
-    """List the regular files beneath a folder, without hidden files and links.
+def _list_files(folder: int) -> _FolderListing:
+    """List the regular files beneath an open folder, without hidden files and links.
 
     Raises:
         OSError: The folder cannot be read.
     """
     files: dict[str, float] = {}
     left_out = 0
-    with os.scandir(folder):  # raises if the folder cannot be read, unlike `fwalk`
-        pass
-    for place, folders, names, handle in os.fwalk(folder):
+    # Unlike `fwalk`, this raises if the folder cannot be read.
+    os.close(os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder))
+    if os.fstat(folder).st_nlink == 0:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for place, folders, names, handle in os.fwalk(".", dir_fd=folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(name for name in names if not name.startswith(".")):
             try:
@@ -251,7 +253,7 @@ def _list_files(folder: Path) -> _FolderListing:
                 continue
             if not stat.S_ISREG(status.st_mode):
                 continue
-            path = os.path.relpath(Path(place) / name, folder)
+            path = str(Path(place) / name)
             is_too_much = status.st_size > _MOST_FILE_BYTES or len(files) >= _MOST_FILES
             if is_too_much or not is_utf8(path):
                 left_out += 1
@@ -260,18 +262,13 @@ def _list_files(folder: Path) -> _FolderListing:
     return _FolderListing(files=files, left_out=left_out)
 
 
-def _read_pieces(folder: Path, path: str) -> list[str] | None:
+def _read_pieces(folder: int, path: str) -> list[str] | None:
     """Return the text of a file in pieces; `None` if the file is not UTF-8 text.
 
     Raises:
         OSError: The file cannot be read, or the path leads out of the folder.
     """
-    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        handle = open_regular(root, path)
-    finally:
-        os.close(root)
-    with os.fdopen(handle, "rb") as file:
+    with os.fdopen(open_regular(folder, path), "rb") as file:
         data = file.read(_MOST_FILE_BYTES)
     try:
         text = data.decode()

@@ -10,6 +10,8 @@ from pydantic import Field
 from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolError
+from leonidas_tools.files.beneath import OutsideError, opened_folder
+from leonidas_tools.files.roots import Roots
 from leonidas_tools.results.texts import say
 from leonidas_tools.rules.conditions import UNREADABLE, Incomplete
 from leonidas_tools.sandbox.progress import output_as_progress
@@ -79,7 +81,7 @@ def _facts_in_doubt(command: Command) -> dict[str, Any]:
 
 def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
     """Return the tools; their first call starts the sandbox."""
-    sandbox = settings.sandbox()
+    sandbox, roots = settings.sandbox(), Roots(settings.roots)
 
     @tool(
         effect="once",
@@ -109,7 +111,7 @@ def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
         finished = await sandbox.run(
             ["/usr/bin/env", *variables, "/bin/bash", "--noprofile", "--norc", "-c", command],
             timeout_seconds=min(timeout_seconds or settings.timeout, settings.timeout),
-            working_directory=_inside(working_directory, [Path(each) for each in sandbox.roots]),
+            working_directory=_inside(working_directory, roots),
             on_output=output_as_progress(ctx),
         )
         return _result(finished)
@@ -117,27 +119,19 @@ def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
     return [run_shell]
 
 
-def _inside(directory: str, roots: Sequence[Path]) -> Path:
+def _inside(directory: str, roots: Roots) -> Path:
     """Return the path of an existing directory in one of the roots, or raise `ToolError`."""
     try:
-        found = (roots[0] / directory).resolve()
-    except ValueError:  # a path cannot have such characters
-        raise _no_directory(directory) from None
-    if not any(found.is_relative_to(root) for root in roots):
+        place = roots.place(directory)
+        with opened_folder(place.root.descriptor, place.path):
+            return place.root.path / place.path
+    except OutsideError:
         raise ToolError(
             say("outside_roots", path=directory), status="denied", reason_code="outside_roots"
-        )
-    if not found.is_dir():
-        raise _no_directory(directory)
-    return found
-
-
-def _no_directory(directory: str) -> ToolError:
-    return ToolError(
-        say("no_such_directory", path=directory),
-        status="not_found",
-        reason_code="no_such_directory",
-    )
+        ) from None
+    except OSError:  # no directory has such a path
+        message = say("no_such_directory", path=directory)
+        raise ToolError(message, status="not_found", reason_code="no_such_directory") from None
 
 
 def _result(finished: Finished) -> ToolResult:

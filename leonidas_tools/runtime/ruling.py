@@ -1,0 +1,115 @@
+"""What rules the runtime, and that no folder of a toolbox holds it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from leonidas_tools.files.data_directory import data_directory
+from leonidas_tools.files.roots import way_to
+from leonidas_tools.settings import OWN_CONFIGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from leonidas_tools.files.roots import Identity, Root
+    from leonidas_tools.settings.models import Settings
+
+OpenedRoots: TypeAlias = "Sequence[tuple[str, Root]]"
+"""The roots of a toolbox, each with the name of its setting."""
+_ONLY_READ = "read_only"
+"""The setting of folders whose content cannot be changed through the toolbox."""
+
+
+def ruling_paths(settings: Settings, file: Path | None) -> Iterator[tuple[str, Path]]:
+    """Yield what decides how the runtime works, and where it lies or would be looked for.
+
+    Args:
+        settings: The settings of the runtime.
+        file: Their file, if they have one.
+    """
+    if file is not None:
+        yield "the settings file", file
+    if file is not None or Path(".env").exists():
+        yield "the variables of `leonidas`", Path(".env")
+    if file is not None:
+        yield from (("the settings file", each) for each in OWN_CONFIGS)
+    if settings.mcp_servers or data_directory().exists():
+        yield "the data directory", data_directory()
+    yield from _store(settings)
+    yield from _toolboxes(settings, file)
+    for name, server in settings.mcp_servers.items():
+        for word in (server.command, *server.args, server.ca_file):
+            path = Path(server.cwd or ".", word or ".").expanduser()
+            if path.is_file():
+                yield f"the MCP server {name!r}", path
+    yield from (("Python's modules", Path(folder or ".")) for folder in sys.path)
+
+
+def _store(settings: Settings) -> Iterator[tuple[str, Path]]:
+    if not settings.store.enabled:
+        return
+    from leonidas_tools.errors import ConfigurationError
+    from leonidas_tools.store.address import database_url
+
+    try:
+        address = database_url(settings.store.url)
+    except ConfigurationError:  # reported when the store opens
+        return
+    if address.get_backend_name() == "sqlite":
+        yield "the store", Path(str(address.database))
+
+
+def _toolboxes(settings: Settings, file: Path | None) -> Iterator[tuple[str, Path]]:
+    from leonidas_tools.tools.discovery import OWN_TOOLBOXES
+
+    searched = [Path.cwd(), *([] if file is None else [file.resolve().parent])]
+    for name in {toolbox.name for toolbox in settings.toolboxes} - OWN_TOOLBOXES.keys():
+        module = name.partition(".")[0]
+        for folder in searched:
+            yield f"the toolbox {name!r}", folder / f"{module}.py"
+            yield f"the toolbox {name!r}", folder / module / "__init__.py"
+
+
+def refused_root(
+    settings: Settings, file: Path | None, roots: OpenedRoots, others: Sequence[Root]
+) -> tuple[str, str] | None:
+    """Return the first root that a toolbox must not have: the name of its setting, and why.
+
+    Args:
+        settings: The settings of the runtime.
+        file: Their file, if they have one.
+        roots: The roots of the toolbox.
+        others: The roots of all toolboxes.
+    """
+    ruling = _ruling_folders(settings, file) if roots else {}
+    for setting, root in roots:
+        held = None if setting == _ONLY_READ else ruling.get(root.identity)
+        if held is not None:
+            what, path = held
+            return setting, (
+                f"{str(root)!r} holds, or would hold, {what}, {str(path.absolute())!r}, and so a "
+                "tool could change how it is run: name a separate folder, such as './workspace'"
+            )
+        for other in others:
+            if root.leaves(other) or other.leaves(root):
+                inner, outer = (root, other) if root.leaves(other) else (other, root)
+                return setting, (
+                    f"{str(inner)!r} leads through the root {str(outer)!r} and, by a link, out of "
+                    "it again: name the folder to which the link leads"
+                )
+    return None
+
+
+def _ruling_folders(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[str, Path]]:
+    """Return the folders in which what rules the runtime could be replaced."""
+    found: dict[Identity, tuple[str, Path]] = {}
+    for what, path in ruling_paths(settings, file):
+        try:
+            way = way_to(path)
+        except OSError:  # nor can the runtime read it
+            continue
+        for identity in way.passed:
+            found.setdefault(identity, (what, path))
+    return found
