@@ -13,8 +13,8 @@ import math
 import operator
 import textwrap
 import typing
-import warnings
 import uuid
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -551,7 +551,7 @@ def test_an_alias_that_is_not_one_name_is_refused():
     def path(b: Annotated[int, Field(validation_alias=AliasPath("a", 0))]): ...
 
     for function in (twice, rest, path):
-        with pytest.raises(SchemaError, match="'b'.*alias|alias.*'b'|'b' another alias"):
+        with pytest.raises(SchemaError, match=r"'b'.*alias"):
             read_signature(function)
 
 

@@ -82,11 +82,9 @@ class ArgumentConversion:
                     errors[name] = error
         if errors:
             raise _refusal(errors)
-        for name, field in self._defaults.items():
-            if name not in converted:
-                converted[name] = field.get_default(call_default_factory=True, validated_data={})
-        if not self._aliases:
-            return converted
+        for name in self._defaults.keys() - converted.keys():
+            field = self._defaults[name]
+            converted[name] = field.get_default(call_default_factory=True, validated_data={})
         return {self._aliases.get(name, name): value for name, value in converted.items()}
 
 

@@ -155,11 +155,7 @@ def _parameter(raw: inspect.Parameter, annotation: Any, *, where: str) -> Parame
         annotation = Annotated[(kind, *rest)] if rest else kind
         description = texts[0] if texts else next((f.description for f in fields), None)
         field = fields[-1] if fields else None
-        alias = field.validation_alias if field else None
-        if alias is not None and not isinstance(alias, str):
-            raise SchemaError(
-                f"{where}: its parameter {raw.name!r} has the alias {alias!r}; give it one name"
-            )
+        alias = _alias_of(field, where=f"{where}: its parameter {raw.name!r}")
     return Parameter(
         name=raw.name,
         annotation=annotation,
@@ -170,6 +166,13 @@ def _parameter(raw: inspect.Parameter, annotation: Any, *, where: str) -> Parame
         alias=alias,
         is_context=_is_context(annotation),
     )
+
+
+def _alias_of(field: FieldInfo | None, *, where: str) -> str | None:
+    alias = None if field is None else field.validation_alias
+    if alias is not None and not isinstance(alias, str):
+        raise SchemaError(f"{where} has the alias {alias!r}; give it one name")
+    return alias
 
 
 def _without_alias(entry: Any) -> Any:
