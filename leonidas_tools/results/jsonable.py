@@ -151,7 +151,8 @@ class Conversion:
             self._lists -= (
                 1  # on the event loop they count too: a `Decimal` takes longer than a list
             )
-        known = self._from_library(value)
+        is_builtin = kind in _BUILTIN_LEAVES and kind is not bytes
+        known = None if is_builtin else self._from_library(value)
         return self.of(self._jsonable(value) if known is None else known[0], depth)
 
     def _from_library(self, value: Any) -> tuple[Any] | None:

@@ -18,13 +18,18 @@ UNITS = {
     "year": r"years?|anos?|年",
 }
 UNIT = f"(?:{'|'.join(f'(?:{words})' for words in UNITS.values())})(?![a-z])"
-NUMBER = r"\d+(?:[.,]\d{1,2})?"  # with three digits after it, a comma may separate thousands
+NUMBER = r"\d+(?:[.,](?:\d|25|75))?"  # 2.30 may be two hours and a half, and 1,000 a thousand
 AMOUNT = rf"(?:{NUMBER}\s*(?:{UNIT}))"
+SHORT_UNIT = (
+    r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|segundos?|minutos?)\b|"
+    r"秒钟?|分钟|个?(?:小时|钟头)"
+)
+"""Units of a span that may stand alone: `duas horas` may be a time, and `one day` some day."""
 SPAN = rf"{AMOUNT}(?:(?:\s*,\s*|\s*and\s+|\s*e\s+|\s*零?\s*){AMOUNT})*"
 OFFSETS = (
     rf"\b(?:in|after|within|daqui a|daqui|dentro de|em)\s+(?P<span>{SPAN})",
     rf"(?P<span>{SPAN})\s*(?:from now|later|以后|之后|后)",
-    rf"^(?!.*[年月日])\s*过?(?P<span>{SPAN})\s*$",
+    rf"^\s*过?(?P<span>(?:{NUMBER}\s*(?:{SHORT_UNIT})\s*(?:and )?)+)\s*$",
 )
 
 WEEKDAYS = (
@@ -90,12 +95,26 @@ PART_TIMES = {
     "small hours": (3, 0),
     "midnight": (0, 0),
 }
+PART_HOURS = {
+    "morning": range(1, 12),
+    "noon": range(11, 15),
+    "afternoon": range(12, 21),
+    "evening": range(16, 24),
+    "tonight": (*range(17, 24), *range(5)),
+    "night": (*range(17, 24), *range(5)),
+    "small hours": range(7),
+    "midnight": (23, *range(5)),
+}
+"""Hours of each part of the day: no two that a clock of twelve hours calls the same."""
 
-RANGE = (
-    r"\bfrom\b.*\b(?:to|until|till|through)\b|\b(?:between|entre)\b|\bdas? \d.*\b(?:as|ate)\b|"
+UNCLEAR = (
+    r"^\s*\d+ horas?(?: e \d+)?\s*$|"
+    r"(?<![今明每])[早晚快慢]1点|"
+    r"\bfrom\b(?! monday (?:to|through) friday\b).*\b(?:to|until|till|through)\b|"
+    r"\b(?:between|entre)\b|\bdas? \d.*\b(?:as|ate)\b|"
     r"\d[点时]?\d*分?(?:到|至|-|~)(?:[上下]午|晚上)?\d"
 )
-"""A range of times, which is no time."""
+"""Ranges, hours that are a time or a span, and "later" in Chinese, which looks like one o'clock."""
 
 NTH = (
     (1, r"\b(?:1st|first|primeira|primeiro) |第1个?"),

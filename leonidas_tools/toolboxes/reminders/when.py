@@ -22,7 +22,6 @@ _MOST_AMOUNT = 100_000
 _NOON = 12
 _HALF = 30
 _QUARTER = 15
-_LATEST_MORNING = 11
 _EARLIEST, _LATEST = 6, 22
 """Hours between which people are awake: `at 3` means 15:00."""
 _MOST_DAY = 31
@@ -127,9 +126,9 @@ class _PhraseReading:
     rolls: bool = True
 
     def result(self) -> When:
+        if unclear := re.search(phrases.UNCLEAR, self.rest):
+            raise UnreadableTimeError(unclear[0].strip())
         self._repeat()
-        if unclear := re.search(phrases.RANGE, self.rest):
-            raise UnreadableTimeError(unclear[0])
         moment = self._offset()
         self._day()
         if moment is None or self.rest_is_left():
@@ -400,19 +399,23 @@ class _PhraseReading:
         if suffix:
             if not 1 <= hour <= _NOON:
                 raise UnreadableTimeError(f"{hour} {suffix}m")
-            self.is_exact = True
-            return hour % _NOON + (_NOON if suffix == "p" else 0)
-        if self.part is None:
+            hour = hour % _NOON + (_NOON if suffix == "p" else 0)
+        elif self.part is None:
             self.is_exact = self.is_exact or hour == 0 or hour > _NOON
             return hour + _NOON if self._is_of_the_afternoon(hour) else hour
         self.is_exact = True
-        if hour > _NOON:
-            return hour
-        if self.part in ("evening", "tonight", "night", "midnight"):
-            return self._late_hour(hour)
-        earliest = {"noon": _LATEST_MORNING, "afternoon": _NOON}.get(self.part, 0)
-        hour %= _NOON if earliest == 0 else 24
-        return hour if hour >= earliest else hour + _NOON
+        return hour if self.part is None else self._hour_of_part(hour, self.part, suffix)
+
+    def _hour_of_part(self, hour: int, part: str, suffix: str) -> int:
+        """Return the hour in a part of the day; one after midnight is of the next day."""
+        is_on_12 = not suffix and hour <= _NOON
+        hours = (hour % _NOON, hour % _NOON + _NOON) if is_on_12 else (hour,)
+        fitting = [each for each in hours if each in phrases.PART_HOURS[part]]
+        if not fitting:
+            raise UnreadableTimeError(f"{part} {hour}")
+        if part in ("tonight", "night", "midnight") and fitting[0] < _EARLIEST and self.day:
+            self.day += timedelta(days=1)
+        return fitting[0]
 
     def _is_of_the_afternoon(self, hour: int) -> bool:
         """Return whether an hour without am or pm is not the one of the night.
@@ -421,14 +424,6 @@ class _PhraseReading:
         """
         at_night = not _EARLIEST <= self.now.hour < _LATEST and self.day is None and not self.rule
         return not self.is_exact and hour < _EARLIEST and not at_night
-
-    def _late_hour(self, hour: int) -> int:
-        """Return an hour in the evening or night; move one after midnight to the next day."""
-        if hour == _NOON or (self.part != "evening" and hour < 5):  # noqa: PLR2004
-            if self.day is not None:
-                self.day += timedelta(days=1)
-            return hour % _NOON
-        return hour + _NOON
 
     # --- together ----------------------------------------------------------------------------
 
@@ -499,6 +494,7 @@ _FREQUENCIES = {
 _PART = r"(?P<part>morning|afternoon|evening|night|manha|tarde|noite)s?\b"
 _REPEATS = (
     (r"\b(?:todo|todos os)(?= dias? \d)", "FREQ=MONTHLY"),
+    (r"\b(?:every|each)(?= (?:the )?\d{1,2}(?:st|nd|rd|th)(?: at\b|\s*$))", "FREQ=MONTHLY"),
     (
         (
             r"\b(?:every|each) (?:weekday|working day|workday)s?\b|"
