@@ -8,7 +8,7 @@ What tools are written with is there at once; what runs them is loaded when it i
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.call import Media, ResultStatus, ToolCall, ToolResult, ToolSession
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import LeonidasError, RetryableError, ToolError
 from leonidas_tools.redaction import Secret
@@ -98,6 +98,7 @@ __all__ = [
     "LeonidasError",
     "LiveToolSession",
     "MCPToolProcessor",
+    "Media",
     "MonitoringProcessor",
     "PythonFunctionProcessor",
     "ResultStatus",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.jsonable import MOST_MEDIA_BYTES
 from leonidas_tools.results.plain import (
     MOST_ON_LOOP,
     ForeignTypeError,
@@ -22,6 +23,7 @@ from leonidas_tools.results.texts import MessageText, join, say
 
 if TYPE_CHECKING:
     from leonidas_tools.redaction import Masking
+    from leonidas_tools.results.libraries import Attachment
 
 logger = visible_logger(__name__)
 
@@ -33,22 +35,33 @@ _UNKNOWN_TYPE = "application/octet-stream"
 _MOST_WARNED = 1000
 _warned: set[str] = set()
 """Tools whose results were warned of."""
-MOST_MEDIA_BYTES = 700_000
-"""Maximum bytes of media: as Base64, less than the 1 MiB limit of a Live session's message."""
 
 
-def sendable(value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None) -> ToolResult:
-    """Return a result in plain JSON of bounded size.
+def sendable(
+    value: Any,
+    max_bytes: int,
+    *,
+    tool: str,
+    mask: Masking | None = None,
+    reports_cut: bool = True,
+) -> ToolResult:
+    """Return a result in plain JSON of bounded size; its message reports a cut if it is wanted.
 
     Example:
         >>> sendable({7}, 100, tool="dice").to_response()
         {'status': 'ok', 'result': [7], 'retryable': False}
     """
-    return measured_sendable(value, max_bytes, tool=tool, mask=mask)[0]
+    return measured_sendable(value, max_bytes, tool=tool, mask=mask, reports_cut=reports_cut)[0]
 
 
 def measured_sendable(
-    value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None, on_loop: bool = False
+    value: Any,
+    max_bytes: int,
+    *,
+    tool: str,
+    mask: Masking | None = None,
+    on_loop: bool = False,
+    reports_cut: bool = True,
 ) -> tuple[ToolResult, int]:
     """Return a result as `sendable` does, and the length of the JSON of its value.
 
@@ -63,7 +76,7 @@ def measured_sendable(
         raise ForeignTypeError(f"a {type(value).__name__} may run code of its own")
     try:
         inner = value.result if is_own else value
-        body, cut, size, formless = measured(
+        body, cut, size, formless, attached = measured(
             inner, max_bytes, mask=mask, foreign=foreign, longest=longest
         )
     except ForeignTypeError:
@@ -74,12 +87,12 @@ def measured_sendable(
         return ToolResult(status=ResultStatus.FAILED, message=text, reason_code=code), 0
     if formless is not None:
         _warn_of(tool, formless)
-    own = _checked(value, mask, foreign=foreign) if is_own else None
-    message = None if own is None else own.message
-    if cut:
+    own = value if is_own else ToolResult()
+    if attached or not has_only_value(own):
+        own = _checked(own, attached, mask, foreign=foreign)
+    message = own.message
+    if cut and reports_cut:
         message = join(message, say("result_too_long", bytes=max_bytes))
-    if own is None:
-        return ToolResult(result=body, message=message), size
     return own.with_value(body, message), size
 
 
@@ -96,12 +109,13 @@ def _warn_of(tool: str, kind: str) -> None:
     )
 
 
-def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> ToolResult:
-    """Return the result with every field converted to its declared type."""
-    if has_only_value(result):
-        return result
+def _checked(
+    result: ToolResult, attached: Iterable[Attachment], mask: Masking | None, *, foreign: bool
+) -> ToolResult:
+    """Return the result with every field converted to its declared type, and more media."""
     text = partial(_text, mask=mask, foreign=foreign)
     listed = _listed(result.media, foreign=foreign) or []
+    listed += [Media(mime_type=each.mime_type, data=each.data) for each in attached]
     media = _bounded_media(listed, mask)
     message = text(result.message)
     if len(media) < len(listed):

@@ -26,7 +26,13 @@ MAX_COERCION_WORK: Final = 2 * MAX_WORK
 """Limit of the work of checks in branches: each level checks all levels below it."""
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+_CONSTANTS: Final[Mapping[str, tuple[str, bool | None]]] = {
+    "true": ("boolean", True),
+    "false": ("boolean", False),
+    "null": ("null", None),
+    "none": ("null", None),
+}
+"""Types and values of words, as JSON or Python spells them."""
 
 
 def coerce(document: Document, value: Any) -> Any:
@@ -154,8 +160,9 @@ class _Coercion:
 
 
 def _from_text(text: str, wanted: frozenset[str]) -> Any:
-    if "boolean" in wanted and text in _BOOLEANS:
-        return _BOOLEANS[text]
+    kind, constant = _CONSTANTS.get(text.lower(), ("", None))
+    if kind in wanted:
+        return constant
     if wanted & {"integer", "number"} and _NUMBER.fullmatch(text):
         return _number(text, whole="number" not in wanted)
     if wanted & {"array", "object"} and text.lstrip()[:1] in ("[", "{"):

@@ -25,8 +25,12 @@ from collections.abc import (
 from enum import Enum
 from typing import Any, Final
 
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.libraries import Attachment, attachment, library_data
 from leonidas_tools.results.texts import say
 
+MOST_MEDIA_BYTES = 700_000
+"""Maximum bytes of media: as Base64, less than the 1 MiB limit of a Live session's message."""
 MOST_BITS = 8192
 """Limit of the bits of an integer; Python converts at most 4,300 digits to text."""
 
@@ -91,7 +95,7 @@ class Conversion:
         {'sizes': [7], '2': 'inf'}
     """
 
-    __slots__ = ("_foreign", "_left", "_lists", "_unlisted", "formless", "is_short")
+    __slots__ = ("_foreign", "_left", "_lists", "_unlisted", "formless", "is_short", "media")
 
     def __init__(self, room: int, *, foreign: bool = True, lists: int = _ENDLESS) -> None:
         self._left = self._unlisted = room
@@ -101,6 +105,7 @@ class Conversion:
         """The type of a part that has neither a JSON form nor a text of its own."""
         self.is_short = False
         """True if items were left out, since there were too many lists and objects."""
+        self.media: list[Attachment] = []
 
     def of(self, value: Any, depth: int = 0) -> Any:
         """Return the value as plain JSON.
@@ -146,7 +151,23 @@ class Conversion:
             self._lists -= (
                 1  # on the event loop they count too: a `Decimal` takes longer than a list
             )
-        return self.of(self._jsonable(value), depth)
+        is_builtin = kind in _BUILTIN_LEAVES and kind is not bytes
+        known = None if is_builtin else self._from_library(value)
+        return self.of(self._jsonable(value) if known is None else known[0], depth)
+
+    def _from_library(self, value: Any) -> tuple[Any] | None:
+        """Return the data of a library's value, or the text for media, in a tuple; else `None`."""
+        found = attachment(value)
+        if found is None:
+            return library_data(value, self._left)
+        return (self._attach(found),)
+
+    def _attach(self, found: Attachment) -> str:
+        """Keep media up to the size limit, and return the text for its place."""
+        if sum(len(each.data) for each in self.media) + len(found.data) > MOST_MEDIA_BYTES:
+            return say("media_left_out")
+        self.media.append(found)
+        return found.text
 
     def _object(self, items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]:
         return {self._key(key, depth): self.of(item, depth) for key, item in self._taken(items)}
@@ -179,15 +200,12 @@ class Conversion:
         return text if is_utf8(begun) else utf8_text(begun)
 
     def _jsonable(self, value: Any) -> Any:
-        if isinstance(value, Awaitable):
-            if isinstance(value, Coroutine):
-                value.close()  # else Python warns that it was never awaited
-            raise NotPlainError(say("value_awaitable", type=type(value).__name__))
+        _refuse_awaitable(value)
         kind = type(value)  # `isinstance` would believe the class that a lazy proxy names
         if issubclass(kind, Enum):
             return value.value
-        if issubclass(kind, str):
-            return str.__str__(value)
+        if issubclass(kind, BaseException):  # its text may not be for the model
+            return {"error": str(value) if issubclass(kind, ToolError) else kind.__name__}
         if issubclass(kind, _TEXTS):
             return self._from_pydantic(bytes(value[: max(self._left, 0) + 1]))
         if isinstance(value, numbers.Real):
@@ -210,6 +228,8 @@ class Conversion:
             return dict(self._listed(value.items()))
         if isinstance(value, _LISTS):
             return list(self._listed(value))
+        if (known := self._from_library(value)) is not None:
+            return self.of(known[0])
         kind: Any = type(value)
         if kind.__str__ is object.__str__:
             self.formless = self.formless or kind.__name__
@@ -222,6 +242,13 @@ class Conversion:
         for item in itertools.islice(items, max(self._unlisted, 0)):
             self._unlisted -= 1
             yield item
+
+
+def _refuse_awaitable(value: Any) -> None:
+    if isinstance(value, Coroutine):
+        value.close()  # else Python warns that it was never awaited
+    if isinstance(value, Awaitable):
+        raise NotPlainError(say("value_awaitable", type=type(value).__name__))
 
 
 def _has_iterator(value: Any) -> bool:

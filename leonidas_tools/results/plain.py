@@ -18,6 +18,7 @@ from leonidas_tools.results.columns import (
     length_of_texts,
 )
 from leonidas_tools.results.jsonable import Conversion, ForeignTypeError, NotPlainError
+from leonidas_tools.results.libraries import Attachment
 from leonidas_tools.results.texts import say
 
 __all__ = [
@@ -108,6 +109,7 @@ class Measured(NamedTuple):
     length: int
     formless: str | None = None
     """The type of a part that has neither a JSON form nor a text of its own."""
+    media: Sequence[Attachment] = ()
 
 
 def measured(
@@ -127,14 +129,16 @@ def measured(
     if mask is not None:
         unmasked = measured(value, max_bytes + _MARGIN, foreign=foreign, longest=longest)
         masked = measured(mask(unmasked.value), max_bytes)
-        return masked._replace(cut=masked.cut or unmasked.cut, formless=unmasked.formless)
+        return masked._replace(
+            cut=masked.cut or unmasked.cut, formless=unmasked.formless, media=unmasked.media
+        )
     if type(value) is str and len(value) < max_bytes and value.isascii():
         return Measured(value, False, len(value) + 2)
     room = max_bytes if longest is None else min(max_bytes, longest)
     if type(value) is dict and (small := _flat(value, room)) is not None:
         return small
     on_loop = longest is not None
-    short, formless = False, None
+    short, formless, media = False, None, list[Attachment]()
     try:
         whole = _whole(value, room, on_loop=on_loop)
         if whole is None and not on_loop:
@@ -143,14 +147,14 @@ def measured(
         lists = _MOST_LISTS_ON_LOOP if on_loop else _MOST_LISTS
         conversion = Conversion(room, foreign=foreign, lists=lists)
         value = conversion.of(value)
-        short, formless = conversion.is_short, conversion.formless
+        short, formless, media = conversion.is_short, conversion.formless, conversion.media
         whole = None if short and on_loop else _whole(value, room, on_loop=on_loop)
     if whole is not None:
-        return whole._replace(cut=short, formless=formless) if short or formless else whole
+        return whole._replace(cut=short, formless=formless, media=media)
     if on_loop:
         raise TooLongError(f"the JSON of a {type(value).__name__} is longer than {room} bytes")
     cut = _cut(value, max_bytes)
-    return cut._replace(cut=cut.cut or short, formless=formless)
+    return cut._replace(cut=cut.cut or short, formless=formless, media=media)
 
 
 def _flat(value: dict[Any, Any], room: int) -> Measured | None:

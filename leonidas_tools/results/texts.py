@@ -1144,18 +1144,41 @@ TEXTS: Mapping[str, Text] = {
         "The hint for unreadable_repeat.",
     ),
     "when_today": Text("today at {clock}", "A time of today; spoken."),
+    "when_today_pt": Text("hoje {clock}", "The same in Portuguese."),
+    "when_today_zh": Text("今天{clock}", "The same in Chinese."),
     "when_tomorrow": Text("tomorrow at {clock}", "A time of tomorrow; spoken."),
+    "when_tomorrow_pt": Text("amanhã {clock}", "The same in Portuguese."),
+    "when_tomorrow_zh": Text("明天{clock}", "The same in Chinese."),
     "when_on": Text("on {day} at {clock}", "A time of another day; spoken."),
+    "when_on_pt": Text("{day}, {clock}", "The same in Portuguese."),
+    "when_on_zh": Text("{day}{clock}", "The same in Chinese."),
     "reminder_set": Text("I will remind you {when}: {title}.", "A reminder is set; spoken."),
+    "reminder_set_pt": Text("Lembrete marcado para {when}: {title}.", "The same in Portuguese."),
+    "reminder_set_zh": Text(
+        "好的，{when}提醒你：{title}。",  # noqa: RUF001 - Chinese punctuation
+        "The same in Chinese.",
+    ),
     "reminder_repeats": Text(
         "I will remind you repeatedly, first {when}: {title}.",
         "A reminder that repeats is set; spoken.",
+    ),
+    "reminder_repeats_pt": Text(
+        "Lembrete repetido, a primeira vez {when}: {title}.", "The same in Portuguese."
+    ),
+    "reminder_repeats_zh": Text(
+        "我会重复提醒你，第一次是{when}：{title}。",  # noqa: RUF001 - Chinese punctuation
+        "The same in Chinese.",
     ),
     "reminder_cancelled": Text(
         "I will not remind you of this any more: {title}.", "A reminder is cancelled; spoken."
     ),
     "reminder_snoozed": Text(
         "I will remind you again {when}: {title}.", "A reminder is snoozed; spoken."
+    ),
+    "reminder_snoozed_pt": Text("Novo lembrete {when}: {title}.", "The same in Portuguese."),
+    "reminder_snoozed_zh": Text(
+        "{when}再提醒你：{title}。",  # noqa: RUF001 - Chinese punctuation
+        "The same in Chinese.",
     ),
     "no_reminders": Text("There are no reminders.", "There are no reminders to list; spoken."),
     "one_reminder": Text("There is one reminder: {listed}.", "One reminder is listed; spoken."),

@@ -111,6 +111,7 @@ class Attempt:
             value = await self.function(call, context)
             if value is None:
                 return ToolResult()
+            _raise_returned(value)
             return self._sent(call, value, mask) or await self._in_thread(call, value, mask)
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -200,6 +201,12 @@ class Attempt:
         outcome = await self.in_thread(step) if self.undoes_in_thread else step()
         if inspect.isawaitable(outcome):
             await outcome
+
+
+def _raise_returned(value: Any) -> None:
+    """Raise an exception that a tool has returned, which is no data for the model."""
+    if issubclass(type(value), Exception):
+        raise value
 
 
 def _all_undone(invocation: Invocation) -> bool:

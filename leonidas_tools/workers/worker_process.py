@@ -23,7 +23,6 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from json import dumps
 from pathlib import Path
@@ -34,7 +33,6 @@ from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.sendable import sendable
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.redaction.failures import raised_at
-from leonidas_tools.results.plain import NotPlainError, plain
 from leonidas_tools.results.texts import to_json
 
 if TYPE_CHECKING:
@@ -165,17 +163,9 @@ def _called(
 
 def fields_of(value: Any, max_bytes: int, tool: str) -> dict[str, Any]:
     """Return the fields of a tool's result as JSON, with the value cut to `max_bytes`."""
-    own = value if isinstance(value, ToolResult) else ToolResult(result=value)
-    try:
-        body, _ = plain(own.result, max_bytes)
-    except NotPlainError:
-        shown = sendable(
-            own, max_bytes, tool=tool
-        )  # replaces the value by a note that it is not JSON
-    else:
-        shown = sendable(replace(own, result=None), max_bytes, tool=tool).with_value(
-            body, own.message
-        )
+    if isinstance(value, Exception):
+        raise value
+    shown = sendable(value, max_bytes, tool=tool, reports_cut=False)  # its reader cuts it again
     return {
         "status": shown.status.value,
         "result": shown.result,

@@ -22,6 +22,7 @@ PROMISED = [
     "ToolEffect",
     "ToolCall",
     "ToolResult",
+    "Media",
     "ResultStatus",
     "ToolContext",
     "ToolRegistry",

@@ -264,3 +264,14 @@ class LostError(ConnectionError):
 @_at_once
 def raises_connection_error() -> None:
     raise LostError("hunter2")
+
+
+def draws() -> list[Any]:
+    import numpy as np
+    from PIL import Image
+
+    return [np.arange(2), Image.new("RGB", (4, 3))]
+
+
+def returns_an_error() -> Exception:
+    return ValueError("the password is sesame")

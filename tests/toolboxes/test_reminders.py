@@ -8,6 +8,7 @@ import math
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -19,11 +20,13 @@ from leonidas_tools.store import Store
 from leonidas_tools.toolboxes.reminders import clock as reminder_clock
 from leonidas_tools.toolboxes.reminders.clock import ReminderClock, deliver
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings, local_zone
+from leonidas_tools.toolboxes.reminders.speech import spoken_time
 from tests.live.talking import Talk, outcomes_told
 from tests.store.conftest import store  # noqa: F401 - a fixture
 from tests.tasks import other_tasks
 
 QUIET = RemindersSettings(desktop=False)
+LISBON = ZoneInfo("Europe/Lisbon")
 START = datetime(2026, 3, 4, 15, tzinfo=UTC).timestamp()
 DAY = 86_400.0
 
@@ -80,7 +83,7 @@ async def test_a_reminder_is_set_listed_snoozed_and_cancelled(runtime):
             tools, ana, "system_reminder", title="Dentist", datetime="2199-12-30T08:00"
         )
         assert made["speech"] == (
-            "I will remind you on Monday, December 30, 2199 at 8:00: Dentist."
+            "I will remind you on Monday, December 30, 2199 at 8:00 in the morning: Dentist."
         )
         assert made["result"]["due"] == "2199-12-30T08:00:00+00:00"
         await said(
@@ -95,13 +98,49 @@ async def test_a_reminder_is_set_listed_snoozed_and_cancelled(runtime):
         later = await said(
             tools, ana, "snooze_reminder", reminder_id=dentist["id"], until="2199-12-31T09:30"
         )
-        assert "remind you again on Tuesday, December 31, 2199 at 9:30" in later["speech"]
+        assert (
+            "remind you again on Tuesday, December 31, 2199 at 9:30 in the morning"
+            in later["speech"]
+        )
         gone = await said(tools, ana, "cancel_reminder", reminder_id=pills["id"])
         assert gone["speech"] == "I will not remind you of this any more: Pills."
         listed = await said(tools, ana, "list_reminders")
         assert [each["due"] for each in listed["result"]["reminders"]] == [
             "2199-12-31T09:30:00+00:00"
         ]
+
+
+CONFIRMED = [
+    ("January 7 2199 at 3", "on Monday, January 7, 2199 at 3:00 in the afternoon"),
+    ("7 de janeiro de 2199 às 3", "segunda-feira, 7 de janeiro de 2199, às 3:00 da tarde"),
+    ("no dia 7 de janeiro de 2199 à 1", "segunda-feira, 7 de janeiro de 2199, à 1:00 da tarde"),
+    ("2199年1月7日三点", "2199年1月7日星期一下午3:00"),
+    ("2199年1月7日晚上八點半", "2199年1月7日星期一晚上8:30"),
+]
+
+
+@pytest.mark.parametrize(("phrase", "when"), CONFIRMED)
+async def test_a_confirmation_is_in_the_language_of_the_phrase(runtime, phrase, when):
+    ana = ToolSession(user="ana")
+    async with runtime() as tools:
+        made = await said(tools, ana, "system_reminder", title="Ana", datetime=phrase)
+        assert when in made["speech"]
+        later = await said(
+            tools, ana, "snooze_reminder", reminder_id=made["result"]["id"], until=phrase
+        )
+        assert when in later["speech"]
+
+
+def test_near_days_are_spoken_as_such():
+    for language, today, tomorrow in (
+        ("en", "today at 11:30 at night", "tomorrow at 12:00 at night"),
+        ("pt", "hoje às 11:30 da noite", "amanhã às 12:00 da madrugada"),
+        ("zh", "今天晚上11:30", "明天凌晨12:00"),
+    ):
+        now = datetime(2026, 3, 4, 15, tzinfo=LISBON)
+        late, midnight = now.replace(hour=23, minute=30), datetime(2026, 3, 5, tzinfo=LISBON)
+        assert spoken_time(late, now, LISBON, language) == today
+        assert spoken_time(midnight, now, LISBON, language) == tomorrow
 
 
 WRONG = [
@@ -217,7 +256,9 @@ async def test_missed_reminders_arrive_when_the_user_is_back_also_after_a_restar
         ana = Conversation(host.notices, "ana")
         await ReminderClock(QUIET, host, opened.reminders, later).look()
         await ReminderClock(QUIET, host, opened.reminders, later).look()
-    assert ana.told == ["You have missed a reminder on Wednesday, March 4 at 15:00: tea."]
+    assert ana.told == [
+        "You have missed a reminder on Wednesday, March 4 at 3:00 in the afternoon: tea."
+    ]
 
 
 async def test_the_clock_waits_for_a_store_that_cannot_be_reached(tmp_path):

@@ -14,6 +14,7 @@ import operator
 import textwrap
 import typing
 import uuid
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -37,7 +38,7 @@ from typing import (
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
+from pydantic import AfterValidator, AliasPath, BaseModel, Field, TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from leonidas_tools.calls.context import ToolContext
@@ -511,6 +512,49 @@ def test_further_keyword_arguments_without_a_type_are_anything():
     )
 
 
+def test_an_alias_is_the_name_of_an_argument():
+    def function(
+        since: Annotated[dt.date, Field(alias="from")],
+        count: int = Field(3, validation_alias="page-size", ge=1),
+        /,
+        unit: str = "C",
+    ):
+        """Read.
+
+        Args:
+            since: The first day.
+        """
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        signature = read_signature(function)
+    assert signature.parameters == {
+        "type": "object",
+        "properties": {
+            "from": {**DATE, "description": "The first day."},
+            "page-size": {"minimum": 1, "type": "integer", "default": 3},
+            "unit": {"type": "string", "default": "C"},
+        },
+        "required": ["from"],
+        "additionalProperties": False,
+    }
+    assert signature.convert({"from": "2026-01-02", "unit": "F"}) == {
+        "since": dt.date(2026, 1, 2),
+        "count": 3,
+        "unit": "F",
+    }
+
+
+def test_an_alias_that_is_not_one_name_is_refused():
+    def twice(a: int, b: Annotated[int, Field(alias="a")]): ...
+    def rest(b: Annotated[int, Field(alias="a")], **more: int): ...
+    def path(b: Annotated[int, Field(validation_alias=AliasPath("a", 0))]): ...
+
+    for function in (twice, rest, path):
+        with pytest.raises(SchemaError, match=r"'b'.*alias"):
+            read_signature(function)
+
+
 def in_module(source):
     """The namespace of a module with such a text."""
     namespace = {"__name__": "some_module"}
@@ -602,6 +646,35 @@ def test_annotations_as_texts_may_name_what_the_function_encloses():
     """
     signature = read_signature(in_module(source)["outer"]())
     assert signature.parameters["properties"] == {"unit": {"enum": ["a"], "type": "string"}}
+
+
+LOCAL = """
+    from __future__ import annotations
+    import enum
+    class Unit(enum.Enum): B = "b"
+    def outer(read):
+        class Unit(enum.Enum): A = "a"
+        class Tools:
+            class Level(enum.Enum): LOW = 1
+            def f(self, unit: Unit, level: Level | None = None): ...
+            if read: signature = read(f)
+        return Tools
+    def gone():
+        class Kind(dict): ...
+        def g(kind: Kind): ...
+        return g
+"""
+
+
+def test_annotations_as_texts_may_name_local_types():
+    properties = in_module(LOCAL)["outer"](read_signature).signature.parameters["properties"]
+    assert properties["unit"] == {"enum": ["a"], "type": "string"}
+    assert properties["level"]["anyOf"][0] == {"enum": [1], "type": "integer"}
+
+
+def test_a_local_type_out_of_reach_is_refused_by_name():
+    with pytest.raises(SchemaError, match=r"'Kind' of its parameter 'kind' cannot be read"):
+        read_signature(in_module(LOCAL)["gone"]())
 
 
 def test_a_wrapped_function_is_read_as_what_it_wraps():

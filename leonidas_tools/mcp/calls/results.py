@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Media, ToolResult
-from leonidas_tools.calls.sendable import MOST_MEDIA_BYTES
 from leonidas_tools.errors import ToolError
+from leonidas_tools.results.jsonable import MOST_MEDIA_BYTES
 from leonidas_tools.results.texts import MessageText, join, say
 
 if TYPE_CHECKING:

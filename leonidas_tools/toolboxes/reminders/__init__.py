@@ -23,9 +23,10 @@ from leonidas_tools.session.reminders import (
     Reminders,
     TooManyRemindersError,
 )
-from leonidas_tools.toolboxes.reminders.clock import serve, spoken_time
+from leonidas_tools.toolboxes.reminders.clock import serve
 from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, checked_rule, first_of
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings
+from leonidas_tools.toolboxes.reminders.speech import language_of, say_in, spoken_time
 from leonidas_tools.toolboxes.reminders.when import (
     PastTimeError,
     UnreadableTimeError,
@@ -37,6 +38,7 @@ from leonidas_tools.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from leonidas_tools.store.reminders import ReminderTable
+    from leonidas_tools.toolboxes.reminders.speech import Language
 
 _MOST_SPOKEN = 3
 _MOST_LISTED = 50
@@ -88,7 +90,7 @@ class ReminderTools:
             )
         ctx.undo(keeper.delete, user, reminder.id)
         key = "reminder_repeats" if reminder.rrule else "reminder_set"
-        return self._result(reminder, key)
+        return self._result(reminder, key, datetime)
 
     @tool(category="system", effect="read", lane="reminders", tags=["reminders"])
     async def list_reminders(self, ctx: ToolContext) -> ToolResult:
@@ -144,7 +146,7 @@ class ReminderTools:
             before = _known(await keeper.read(user, reminder_id), reminder_id)
             ctx.undo(keeper.restore, before)
             after = await keeper.snooze(user, reminder_id, when.at.timestamp())
-        return self._result(_known(after, reminder_id), "reminder_snoozed")
+        return self._result(_known(after, reminder_id), "reminder_snoozed", until)
 
     def _read(self, text: str) -> When:
         try:
@@ -157,13 +159,15 @@ class ReminderTools:
         except WrongRuleError as error:
             raise _wrong_rule(error) from error
 
-    def _result(self, reminder: Reminder, key: str) -> ToolResult:
-        speech = say(key, when=self._when(reminder), title=reminder.title)
+    def _result(self, reminder: Reminder, key: str, phrase: str) -> ToolResult:
+        language = language_of(phrase)
+        when = self._when(reminder, language)
+        speech = say_in(language, key, when=when, title=reminder.title)
         return ToolResult(result=self._shown(reminder), speech=speech)
 
-    def _when(self, reminder: Reminder) -> str:
+    def _when(self, reminder: Reminder, language: Language = "en") -> str:
         moment = datetime.fromtimestamp(reminder.due or reminder.at, UTC)
-        return spoken_time(moment, datetime.now(UTC), self._zone)
+        return spoken_time(moment, datetime.now(UTC), self._zone, language)
 
     def _shown(self, reminder: Reminder) -> dict[str, Any]:
         moment = datetime.fromtimestamp(reminder.due or reminder.at, self._zone)

@@ -8,7 +8,7 @@ import html
 import os
 import shutil
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -21,6 +21,7 @@ from leonidas_tools.redaction.http_logs import unlogged_requests
 from leonidas_tools.redaction.visible import visible, visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, next_of
+from leonidas_tools.toolboxes.reminders.speech import spoken_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -254,17 +255,3 @@ async def _post(reminder: Mapping[str, Any], address: str, timeout_seconds: floa
             if attempt < _ATTEMPTS:
                 await asyncio.sleep(_DELAY_SECONDS * attempt)
     logger.warning("The webhook of reminders cannot be reached: %s", failure)
-
-
-def spoken_time(moment: datetime, now: datetime, zone: ZoneInfo) -> str:
-    """Return a time in words, such as `tomorrow at 8:00`."""
-    local, today = moment.astimezone(zone), now.astimezone(zone).date()
-    clock = f"{local.hour}:{local.minute:02}"
-    if local.date() == today:
-        return say("when_today", clock=clock)
-    if local.date() == today + timedelta(days=1):
-        return say("when_tomorrow", clock=clock)
-    day = f"{local:%A}, {local:%B} {local.day}"
-    if local.year != today.year:
-        day += f", {local.year}"
-    return say("when_on", day=day, clock=clock)

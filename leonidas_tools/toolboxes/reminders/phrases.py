@@ -9,7 +9,7 @@ import re
 import unicodedata
 
 UNITS = {
-    "second": r"seconds?|segundos?|secs?|秒钟?",
+    "second": r"seconds?|segundos?|secs?|s\b|秒钟?",
     "minute": r"minutes?|minutos?|mins?|分钟|分",
     "hour": r"hours?|hrs?|horas?|h\b|个?小时|个?钟头",
     "day": r"days?|dias?|天|日",
@@ -18,11 +18,18 @@ UNITS = {
     "year": r"years?|anos?|年",
 }
 UNIT = f"(?:{'|'.join(f'(?:{words})' for words in UNITS.values())})(?![a-z])"
-AMOUNT = rf"(?:\d+(?:\.\d+)?\s*(?:{UNIT}))"
+NUMBER = r"\d+(?:[.,](?:\d|25|75))?"  # 2.30 may be two hours and a half, and 1,000 a thousand
+AMOUNT = rf"(?:{NUMBER}\s*(?:{UNIT}))"
+SHORT_UNIT = (
+    r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|segundos?|minutos?)\b|"
+    r"秒钟?|分钟|个?(?:小时|钟头)"
+)
+"""Units of a span that may stand alone: `duas horas` may be a time, and `one day` some day."""
 SPAN = rf"{AMOUNT}(?:(?:\s*,\s*|\s*and\s+|\s*e\s+|\s*零?\s*){AMOUNT})*"
 OFFSETS = (
     rf"\b(?:in|after|within|daqui a|daqui|dentro de|em)\s+(?P<span>{SPAN})",
     rf"(?P<span>{SPAN})\s*(?:from now|later|以后|之后|后)",
+    rf"^\s*过?(?P<span>(?:{NUMBER}\s*(?:{SHORT_UNIT})\s*(?:and )?)+)\s*$",
 )
 
 WEEKDAYS = (
@@ -59,7 +66,13 @@ DAYS = (
     (r"大后天", 3),
     (r"\b(?:the )?day after tomorrow\b|\bdepois de amanha\b|后天", 2),
     (r"\btomorrow\b|\bamanha\b|明天|明日|明(?=早|晚|上午|下午|中午)", 1),
-    (r"\btoday\b|\btonight(?= at midnight)|\bhoje\b|今天|今日|今(?=早|晚|上午|下午|中午)", 0),
+    (
+        (
+            r"\btoday\b|\bhoje\b|\bthis(?= (?:morning|afternoon|evening)\b)|"
+            r"\besta(?= (?:manha|tarde|noite)\b)|今天|今日|今(?=早|晚|上午|下午|中午)"
+        ),
+        0,
+    ),
 )
 _IN = r"\b(?:(?:in the|at|this|pela|pelas|de|da|na|a|ao|esta) )?"
 PARTS = (
@@ -82,20 +95,62 @@ PART_TIMES = {
     "small hours": (3, 0),
     "midnight": (0, 0),
 }
+PART_HOURS = {
+    "morning": range(1, 12),
+    "noon": range(11, 15),
+    "afternoon": range(12, 21),
+    "evening": range(16, 24),
+    "tonight": (*range(17, 24), *range(5)),
+    "night": (*range(17, 24), *range(5)),
+    "small hours": range(7),
+    "midnight": (23, *range(5)),
+}
+"""Hours of each part of the day: no two that a clock of twelve hours calls the same."""
+
+UNCLEAR = (
+    r"^\s*\d+ horas?(?: e \d+)?\s*$|"
+    r"(?<![今明每])[早晚快慢]1点|"
+    r"\bfrom\b(?! monday (?:to|through) friday\b).*\b(?:to|until|till|through)\b|"
+    r"\b(?:between|entre)\b|\bdas? \d.*\b(?:as|ate)\b|"
+    r"\d[点时]?\d*分?(?:到|至|-|~)(?:[上下]午|晚上)?\d"
+)
+"""Ranges, hours that are a time or a span, and "later" in Chinese, which looks like one o'clock."""
+
+NTH = (
+    (1, r"\b(?:1st|first|primeira|primeiro) |第1个?"),
+    (2, r"\b(?:2nd|second|segunda|segundo) |第2个?"),
+    (3, r"\b(?:3rd|third|terceira|terceiro) |第3个?"),
+    (4, r"\b(?:4th|fourth|quarta|quarto) |第4个?"),
+    (-1, r"\b(?:last|ultima|ultimo) |最后1?个?"),
+)
+"""Words before the weekday that is counted in a month."""
+LAST_DAY = (
+    r"\blast day\b|\bend of(?= (?:the |this |next )?month\b)|\bultimo dia\b|"
+    r"\b(?:fim|final)(?= d(?:o|este) (?:proximo )?mes\b)|最后1天|底|末"
+)
+NEXT_MONTH = r"\b(?:of |in )?next month\b|\b(?:[dn]o )?(?:proximo mes|mes que vem)\b|下个?月"
+THIS_MONTH = r"\b(?:the|this) month\b|\b(?:do|deste|neste|este|no) mes\b|(?<!\d)(?:这个?|本|当)?月"
+NAMED_MONTH = rf"\b(?P<name>{MONTH})\b(?:,? (?:de )?(?P<year>\d{{4}})\b)?|(?P<month>\d{{1,2}})月"
+DAY_OF_MONTH = (
+    r"\b(?:on )?(?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)\b",
+    r"\b(?:no )?dias? (?P<day>\d{1,2})\b",
+    r"(?P<day>\d{1,2})[号日]",
+)
 
 _AT = r"(?:\b(?:at|by|around|as|a|pelas|para as)\s+)?"
 CLOCKS = (
     rf"{_AT}half past (?P<half>\d{{1,2}})\b",
     (
-        rf"{_AT}(?:a )?(?P<quarter>quarter|\d{{1,2}}(?: minutes)?) (?P<side>past|to|before|after)"
-        rf" (?P<hour>\d{{1,2}})\b"
+        rf"{_AT}(?:a )?(?P<quarter>quarter|5|10|20|25|\d{{1,2}} minutes)"
+        rf" (?P<side>past|to|before|after) (?P<hour>\d{{1,2}})\b"
     ),
     r"\b(?P<until>\d{1,2})(?: minutos)? para (?:as|a) (?P<hour>\d{1,2})\b",
+    rf"{_AT}(?P<hour>\d{{1,2}}) menos (?P<until>\d{{1,2}})\b",
     (
         rf"{_AT}(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})(?::\d{{2}})?\s*"
         r"(?P<suffix>a\.?m\b\.?|p\.?m\b\.?)?(?:\s*h(?:oras)?\b)?"
     ),
-    rf"{_AT}(?P<hour>\d{{1,2}})\s*h(?P<minute>\d{{2}})?\b(?: e (?P<halves>meia)\b)?",
+    rf"{_AT}(?P<hour>\d{{1,2}})\s*(?P<formal>h)(?P<minute>\d{{2}})?\b(?: e (?P<halves>meia)\b)?",
     (
         rf"{_AT}(?P<hour>\d{{1,2}})(?:\s*horas?)? e (?:(?P<halves>meia)|(?P<minute>\d{{1,2}}))\b"
         r"(?: minutos)?"
@@ -130,7 +185,12 @@ _SMALL = {
 _TENS = {**_TENS_EN, **_TENS_PT, "sixty": 60, "ninety": 90, "sessenta": 60, "noventa": 90}
 _HAN = {char: number for number, char in enumerate("零一二三四五六七八九")} | {"两": 2, "\u3007": 0}
 
+_SIMPLIFIED = str.maketrans(
+    "兩後點鐘週禮這時過幾號個淩裡裏從與隔間頭當", "两后点钟周礼这时过几号个凌里里从与隔间头当"
+)
+"""Traditional characters in phrases of time, and the simplified ones."""
 _DIGITS = "".join(_HAN)
+_COUNTED = tuple("个天分小周年月点秒刻钟号日时")
 
 _REWRITTEN = (
     (
@@ -146,12 +206,21 @@ _REWRITTEN = (
     (r"\b(?:a |1 )?quarter (?:of )?an hour\b|\ba quarter hour\b", "15 minutes"),
     (r"\b(?:3 )quarters of an hour\b", "45 minutes"),
     (r"\b(?:1 )?hora e meia\b", "90 minutos"),
+    (r"\b3 quartos de hora\b", "45 minutos"),
+    (r"\be 1 quarto\b", "e 15"),
+    (r"\bmenos (?:1 )?quarto\b", "menos 15"),
+    (r"\b1 quarto(?= para\b)", "15"),
+    (r"\bprimeiro(?= de\b)", "1"),
+    (rf"\bfirst (?:of )?(?={MONTH}\b)", "1st of "),
+    (r"\btonight at midnight\b", "today at midnight"),
+    (r"\b(?:today )?tonight\b", "today tonight"),
+    (r"半年", "6个月"),
     (r"\b(\d+) horas e meia\b(?! (?:da|de|na|a) )", r"\1 horas 30 minutos"),
     (r"\bmeia hora\b", "30 minutos"),
     (r"\b1 quarto de hora\b", "15 minutos"),
-    (r"\b(in|after) an? (hour|minute|second|day|week|month|year)\b", r"\1 1 \2"),
+    (r"\ban? (hour|minute|second|day|week|month|year)\b", r"1 \1"),
+    (r"(?<=weeks)'? time\b|(?<=days)'? time\b|(?<=months)'? time\b", ""),
     (r"\b(in|after) a couple of (\w+)", r"\1 2 \2"),
-    (r"\ba (week|day|month|year) from now\b", r"1 \1 from now"),
     (r"\b(?:a )?fortnight\b", "2 weeks"),
     (r"(\d+)个半(?:小时|钟头)", r"\1小时30分钟"),
     (r"(\d+)(?:小时|钟头)半", r"\1小时30分钟"),
@@ -171,7 +240,7 @@ def readable(text: str) -> str:
     """
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
     plain = "".join(each for each in plain if not unicodedata.combining(each))
-    plain = " ".join(plain.replace("\u2019", "'").replace("兩", "两").replace("後", "后").split())
+    plain = " ".join(plain.replace("\u2019", "'").translate(_SIMPLIFIED).split())
     plain = re.sub(f"[{_DIGITS}]?十[{_DIGITS}]?|[{_DIGITS}]+", _han_number, plain)
     tens, small = "|".join(_TENS), "|".join(sorted(_SMALL, key=len, reverse=True))
     ones = "|".join(word for word, number in _SMALL.items() if number < 10)  # noqa: PLR2004
@@ -188,6 +257,8 @@ def readable(text: str) -> str:
 def _han_number(found: re.Match[str]) -> str:
     """Return Chinese numerals as digits, such as 15 for the characters of ten and five."""
     text = found[0]
+    if re.fullmatch("[^十零]{2}", text) and found.string[found.end() :].startswith(_COUNTED):
+        return text  # two or three of them
     if "十" not in text:
         return "".join(str(_HAN[each]) for each in text)
     before, _, after = text.partition("十")

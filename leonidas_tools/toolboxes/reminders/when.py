@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dateutil.relativedelta import relativedelta
+from dateutil.rrule import weekdays
 
 from leonidas_tools.toolboxes.reminders import phrases
 from leonidas_tools.toolboxes.reminders.repeats import WORKING_DAYS, first_of
@@ -21,7 +22,8 @@ _MOST_AMOUNT = 100_000
 _NOON = 12
 _HALF = 30
 _QUARTER = 15
-_LATEST_MORNING = 11
+_EARLIEST, _LATEST = 6, 22
+"""Hours between which people are awake: `at 3` means 15:00."""
 _MOST_DAY = 31
 
 
@@ -124,6 +126,8 @@ class _PhraseReading:
     rolls: bool = True
 
     def result(self) -> When:
+        if unclear := re.search(phrases.UNCLEAR, self.rest):
+            raise UnreadableTimeError(unclear[0].strip())
         self._repeat()
         moment = self._offset()
         self._day()
@@ -163,8 +167,13 @@ class _PhraseReading:
         elif match := self.take(_EVERY_WEEKDAY):
             codes = [phrases.CODES[_weekday(each[0])] for each in _weekdays(match[0])]
             self.rule = [f"FREQ=WEEKLY;BYDAY={','.join(codes)}"]
-        elif match := self.take(rf"每个?{phrases.HAN_WEEK}(?P<days>[{phrases.HAN_DAYS}]+)"):
-            codes = [phrases.CODES[_han_weekday(each)] for each in match["days"]]
+        elif match := self.take(
+            rf"每个?{phrases.HAN_WEEK}(?P<days>[{phrases.HAN_DAYS}]+(?:[和跟、与]{phrases.HAN_WEEK}?[{phrases.HAN_DAYS}])*)"
+        ):
+            codes = [
+                phrases.CODES[_han_weekday(each)]
+                for each in re.findall(f"[{phrases.HAN_DAYS}]", match["days"])
+            ]
             self.rule = [f"FREQ=WEEKLY;BYDAY={','.join(codes)}"]
 
     # --- spans from now ----------------------------------------------------------------------
@@ -178,8 +187,8 @@ class _PhraseReading:
 
     def _added(self, span: str) -> datetime:
         elapsed, calendar = timedelta(), relativedelta()
-        for each in re.finditer(rf"(\d+(?:\.\d+)?)\s*({phrases.UNIT})", span):
-            amount, unit = float(each[1]), _unit(each[2])
+        for each in re.finditer(rf"({phrases.NUMBER})\s*({phrases.UNIT})", span):
+            amount, unit = float(each[1].replace(",", ".")), _unit(each[2])
             _bounded(amount)
             if unit in ("second", "minute", "hour"):
                 elapsed += timedelta(**{f"{unit}s": amount})
@@ -209,19 +218,91 @@ class _PhraseReading:
 
     def _day(self) -> None:
         today = self.now.date()
+        if self._near_day(today) or self._day_of_month(today):
+            return
+        if self._weekday(today):
+            self._check_date(today)
+        elif not self._week(today):
+            self._date(today)
+
+    def _near_day(self, today: date) -> bool:
         for pattern, days in phrases.DAYS:
             if self.take(pattern):
                 self.day, self.rolls = today + timedelta(days=days), False
                 if re.search(pattern, self.rest):
-                    raise UnreadableTimeError(self.rest.strip())
-                return
-        if not self._weekday(today) and not self._week(today):
-            self._date(today)
+                    raise self._unreadable()
+                return True
+        return False
+
+    def _check_date(self, today: date) -> None:
+        """Read a date after a weekday; both must be the same day."""
+        weekday = self.day
+        if self.rule == ["FREQ=MONTHLY"]:
+            raise self._unreadable()
+        if self._date(today) and f"{self.day:%A}" != f"{weekday:%A}":
+            raise UnreadableTimeError(f"{weekday:%A} {self.day}")
+
+    def _unreadable(self) -> UnreadableTimeError:
+        return UnreadableTimeError(self.rest.strip())
+
+    def _day_of_month(self, today: date) -> bool:
+        """Read a day that is counted in a month, or a month that is named as this or the next."""
+        counted = self._counted_day()
+        if self.rule == ["FREQ=MONTHLY"]:
+            if counted is None:
+                return False
+            nth, weekday = counted
+            by = f"MONTHDAY={nth}" if weekday is None else f"DAY={nth}{phrases.CODES[weekday]}"
+            self.rule = [f"FREQ=MONTHLY;BY{by}"]
+            return True
+        month = self._month(today, is_counted=counted is not None)
+        if counted is not None and (month is None or self.rule):
+            raise self._unreadable()
+        if month is None:
+            return False
+        if counted is not None:
+            self.day = _counted_date(month, *counted)
+        else:
+            self.day = self._numbered_date(month, today)
+        self.rolls = False
+        return True
+
+    def _numbered_date(self, month: date, today: date) -> date:
+        """Return a day of a month by its number; without one, today's in the next month."""
+        for pattern in phrases.DAY_OF_MONTH:
+            if match := self.take(pattern):
+                return _dated(month.year, month.month, int(match["day"]))
+        if month < today:
+            raise self._unreadable()
+        return _shifted(today, months=1)
+
+    def _counted_day(self) -> tuple[int, int | None] | None:
+        """Take the number of a day of a month, with its weekday if it is counted by weekdays."""
+        for nth, words in phrases.NTH:
+            if match := self.take(rf"(?:{words})(?:{_HAN_WEEKDAY}|(?P<day>{phrases.WEEKDAY}))"):
+                return nth, _han_weekday(match["han"]) if match["han"] else _weekday(match["day"])
+        return (-1, None) if self.take(phrases.LAST_DAY) else None
+
+    def _month(self, today: date, *, is_counted: bool) -> date | None:
+        """Take a month, and return its first day."""
+        first = today.replace(day=1)
+        if self.take(phrases.NEXT_MONTH):
+            return _shifted(first, months=1)
+        if self.take(phrases.THIS_MONTH):
+            return first
+        if is_counted and (match := self.take(phrases.NAMED_MONTH)):
+            month = _month(match["name"]) if match["name"] else int(match["month"])
+            year = int(match["year"]) if match["year"] else None
+            return _coming(first, year, month, 1)
+        return None
 
     def _weekday(self, today: date) -> bool:
-        han = rf"(?P<next>下+)?(?:个|这|本)?{phrases.HAN_WEEK}(?P<day>[{phrases.HAN_DAYS}])"
+        han = (
+            rf"(?P<week>下+|这|本)?个?(?:{phrases.HAN_WEEK}(?={phrases.HAN_WEEK}))?"
+            rf"{phrases.HAN_WEEK}(?P<day>[{phrases.HAN_DAYS}])"
+        )
         western = (
-            rf"\b(?:(?P<next>next) |(?P<coming>this |coming |proxim[oa] |na |no )?)"
+            rf"\b(?:(?P<week>next) |(?:this |coming |proxim[oa] |este |esta |na |no )?)"
             rf"(?P<day>{phrases.WEEKDAY})(?: que vem)?"
         )
         match = self.take(han)
@@ -230,9 +311,9 @@ class _PhraseReading:
             number = _weekday(match["day"])
         if match is None or number is None:
             return False
-        weeks = len(match["next"]) if (match["next"] or "").startswith("下") else 0
-        weeks = 1 if match["next"] == "next" else weeks
-        if weeks:
+        week = match["week"] or ""
+        weeks = 1 if week == "next" or self.take(_NEXT_WEEK) else week.count("下")
+        if weeks or week in ("这", "本"):
             monday = today - timedelta(days=today.weekday())
             self.day, self.rolls = monday + timedelta(days=number, weeks=weeks), False
         else:
@@ -242,14 +323,13 @@ class _PhraseReading:
     def _week(self, today: date) -> bool:
         for pattern, step in _NEXT:
             if self.take(pattern):
+                if "BYDAY" in "".join(self.rule):
+                    raise self._unreadable()
                 self.day, self.rolls = today + step, False
-                match = self.take(r"(?P<day>\d{1,2})[号日]")
-                if match:
-                    self.day = _dated(self.day.year, self.day.month, int(match["day"]))
                 return True
         return False
 
-    def _date(self, today: date) -> None:
+    def _date(self, today: date) -> bool:
         for pattern in _DATES:
             match = self.take(pattern)
             if match is None:
@@ -266,10 +346,11 @@ class _PhraseReading:
                 if not 1 <= day <= _MOST_DAY:
                     raise UnreadableTimeError(str(day))
                 self.rule = [f"FREQ=MONTHLY;BYMONTHDAY={day}"]
-                return
+                return False
             self.day = _coming(today, year, month, day)
             self.rolls = False
-            return
+            return True
+        return False
 
     # --- times of day ------------------------------------------------------------------------
 
@@ -282,8 +363,8 @@ class _PhraseReading:
             if match is not None:
                 self.part = name
                 break
-        if self.part == "noon" and self.take(r"^\s*e meia\b|\be meia\b"):
-            self.clock, self.is_exact = time(_NOON, _HALF), True
+        if self.part in ("noon", "midnight") and self.take(r"\be meia\b"):
+            self.clock, self.is_exact = time(phrases.PART_TIMES[self.part][0], _HALF), True
         for pattern in phrases.CLOCKS:
             match = self.take(pattern)
             if match is not None:
@@ -299,7 +380,7 @@ class _PhraseReading:
         if said.get("half") or said.get("halves"):
             minute = _HALF
         minute = _QUARTER * int(said.get("quarters") or 0) or minute
-        if (said.get("hour") or "").startswith("0"):
+        if (said.get("hour") or "").startswith("0") or (said.get("formal") and hour >= _EARLIEST):
             self.is_exact = True
         quarter = said.get("quarter") or said.get("until")
         if quarter:
@@ -318,27 +399,31 @@ class _PhraseReading:
         if suffix:
             if not 1 <= hour <= _NOON:
                 raise UnreadableTimeError(f"{hour} {suffix}m")
-            self.is_exact = True
-            return hour % _NOON + (_NOON if suffix == "p" else 0)
-        if self.part is None:
+            hour = hour % _NOON + (_NOON if suffix == "p" else 0)
+        elif self.part is None:
             self.is_exact = self.is_exact or hour == 0 or hour > _NOON
-            return hour
+            return hour + _NOON if self._is_of_the_afternoon(hour) else hour
         self.is_exact = True
-        if hour > _NOON:
-            return hour
-        if self.part in ("evening", "tonight", "night", "midnight"):
-            return self._late_hour(hour)
-        earliest = {"noon": _LATEST_MORNING, "afternoon": _NOON}.get(self.part, 0)
-        hour %= _NOON if earliest == 0 else 24
-        return hour if hour >= earliest else hour + _NOON
+        return hour if self.part is None else self._hour_of_part(hour, self.part, suffix)
 
-    def _late_hour(self, hour: int) -> int:
-        """Return an hour in the evening or night; move one after midnight to the next day."""
-        if hour == _NOON or (self.part != "evening" and hour < 5):  # noqa: PLR2004
-            if self.day is not None:
-                self.day += timedelta(days=1)
-            return hour % _NOON
-        return hour + _NOON
+    def _hour_of_part(self, hour: int, part: str, suffix: str) -> int:
+        """Return the hour in a part of the day; one after midnight is of the next day."""
+        is_on_12 = not suffix and hour <= _NOON
+        hours = (hour % _NOON, hour % _NOON + _NOON) if is_on_12 else (hour,)
+        fitting = [each for each in hours if each in phrases.PART_HOURS[part]]
+        if not fitting:
+            raise UnreadableTimeError(f"{part} {hour}")
+        if part in ("tonight", "night", "midnight") and fitting[0] < _EARLIEST and self.day:
+            self.day += timedelta(days=1)
+        return fitting[0]
+
+    def _is_of_the_afternoon(self, hour: int) -> bool:
+        """Return whether an hour without am or pm is not the one of the night.
+
+        At night, the next hour is meant if no day is named.
+        """
+        at_night = not _EARLIEST <= self.now.hour < _LATEST and self.day is None and not self.rule
+        return not self.is_exact and hour < _EARLIEST and not at_night
 
     # --- together ----------------------------------------------------------------------------
 
@@ -346,7 +431,7 @@ class _PhraseReading:
         if self.rule:
             return self._repeated()
         day = self.day or self.now.date()
-        if self.part == "midnight" and self.clock is None and not self.rolls:
+        if self.part == "midnight" and not self.rolls:
             day += timedelta(days=1 if day == self.now.date() else 0)
         moment = self._at(day)
         if _is_over(moment, self.now):
@@ -391,11 +476,12 @@ class _PhraseReading:
         if not self.rule:
             return None
         rule = self.rule[0]
-        if rule == "FREQ=WEEKLY" and self.day is not None:
+        if rule.startswith("FREQ=WEEKLY") and "BYDAY" not in rule and self.day is not None:
             return f"{rule};BYDAY={phrases.CODES[moment.weekday()]}"
         return rule
 
 
+_HAN_WEEKDAY = rf"{phrases.HAN_WEEK}(?P<han>[{phrases.HAN_DAYS}])"
 _FREQUENCIES = {
     "second": "SECONDLY",
     "minute": "MINUTELY",
@@ -408,13 +494,15 @@ _FREQUENCIES = {
 _PART = r"(?P<part>morning|afternoon|evening|night|manha|tarde|noite)s?\b"
 _REPEATS = (
     (r"\b(?:todo|todos os)(?= dias? \d)", "FREQ=MONTHLY"),
+    (r"\b(?:every|each)(?= (?:the )?\d{1,2}(?:st|nd|rd|th)(?: at\b|\s*$))", "FREQ=MONTHLY"),
     (
         (
             r"\b(?:every|each) (?:weekday|working day|workday)s?\b|"
-            r"\bon (?:weekdays|working days)\b|"
+            r"\b(?:on )?(?:weekdays|working days)\b|"
+            r"\b(?:from )?monday (?:to|through) friday\b|"
             r"\b(?:todo dia util|(?:todos os |nos |em )?dias uteis)\b|"
             r"\bde segunda a sexta(?:-feira)?\b|"
-            r"每?个?工作日"
+            rf"每?个?工作日|(?:每个?)?{phrases.HAN_WEEK}1[到至]{phrases.HAN_WEEK}?5"
         ),
         f"FREQ=WEEKLY;BYDAY={WORKING_DAYS}",
     ),
@@ -443,7 +531,8 @@ _REPEATS = (
     ),
     (
         (
-            r"\b(?:every month|each month|monthly)\b|\b(?:todos os meses|todo mes|mensalmente)\b|"
+            r"\b(?:every month|each month|monthly)\b|"
+            r"\b(?:todos os meses|todo mes|(?:de |em )?cada mes|mensalmente)\b|"
             r"每个?月"
         ),
         "FREQ=MONTHLY",
@@ -459,7 +548,10 @@ _REPEATS = (
     (r"\b(?:every|each) minute\b|\b(?:a )?cada minuto\b|每分钟", "FREQ=MINUTELY"),
     (r"\b(?:every hour|each hour|hourly)\b|\b(?:toda hora|a cada hora)\b|每个?小时", "FREQ=HOURLY"),
     (r"\bevery other day\b|\bdia sim,? dia nao\b|每隔1天", "FREQ=DAILY;INTERVAL=2"),
-    (r"\bevery other week\b|每隔1周", "FREQ=WEEKLY;INTERVAL=2"),
+    (
+        rf"\bevery other week\b|\bevery other(?= (?:{phrases.WEEKDAY}))|每隔1周",
+        "FREQ=WEEKLY;INTERVAL=2",
+    ),
 )
 _EVERY_AMOUNT = (
     rf"\b(?:every|(?:a )?cada) (?P<amount>\d+) (?P<unit>{phrases.UNIT})|"
@@ -474,12 +566,9 @@ _EVERY_WEEKDAY = (
     rf"\b(?:on |as |aos )?(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|segundas|tercas|quartas|"
     rf"quintas|sextas|sabados|domingos)\b(?:(?:-| )feiras)?"
 )
+_NEXT_WEEK = r"\bnext week\b|\b(?:[dn]a )?(?:proxima semana|semana que vem)\b|下个?(?:周|星期|礼拜)"
 _NEXT = (
-    (
-        r"\bnext week\b|\b(?:na )?(?:proxima semana|semana que vem)\b|下个?(?:周|星期|礼拜)",
-        timedelta(7),
-    ),
-    (r"\bnext month\b|\b(?:no )?(?:proximo mes|mes que vem)\b|下个?月", relativedelta(months=1)),
+    (_NEXT_WEEK, timedelta(7)),
     (r"\bnext year\b|\b(?:no )?(?:proximo ano|ano que vem)\b|明年", relativedelta(years=1)),
 )
 _YEAR = r"(?P<year>\d{4})"
@@ -492,10 +581,10 @@ _DATES = (
         rf"(?:,? (?:de )?{_YEAR}\b)?"
     ),
     rf"\b{_YEAR}[/.](?P<month>\d{{1,2}})[/.](?P<day>\d{{1,2}})\b",
-    rf"\b(?P<first>\d{{1,2}})[/.](?P<day>\d{{1,2}})(?:[/.]{_YEAR})?\b(?!\s*(?:am|pm)\b)",
-    r"\b(?:on |every |each )?(?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)\b",
-    r"\b(?:no )?dias? (?P<day>\d{1,2})\b",
-    r"(?P<day>\d{1,2})[号日]",
+    rf"\b(?P<first>\d{{1,2}})/(?P<day>\d{{1,2}})(?:/{_YEAR})?\b",
+    rf"\b(?P<first>\d{{1,2}})\.(?P<day>\d{{1,2}})\.{_YEAR}\b",
+    r"\b(?:every|each) (?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)\b",
+    *phrases.DAY_OF_MONTH,
 )
 
 
@@ -525,6 +614,19 @@ def _han_weekday(char: str) -> int:
 def _month(word: str) -> int:
     fitting = (n for n, words in enumerate(phrases.MONTHS, 1) if re.fullmatch(words, word))
     return next(fitting)
+
+
+def _counted_date(first: date, nth: int, weekday: int | None) -> date:
+    """Return the last day of a month, or its nth weekday; -1 is the last."""
+    if weekday is None:
+        return _shifted(first, day=31)
+    return _shifted(first, day=31 if nth < 0 else 1, weekday=weekdays[weekday](nth))
+
+
+def _shifted(start: date, /, **parts: Any) -> date:
+    """Return a date moved by the calendar."""
+    moved: date = start + relativedelta(**parts)
+    return moved
 
 
 def _day_and_month(first: int, second: int) -> tuple[int, int]:

@@ -26,10 +26,11 @@ class ArgumentConversion:
 
     The values go through JSON text, since pydantic reads JSON by its own rules: an array becomes a
     set if one is required, also under `strict`. `rest` is for the arguments that no parameter
-    names; `defaults` has the fields whose default only pydantic knows.
+    names; `defaults` has the fields whose default only pydantic knows; `aliases` has the parameters
+    that a call passes by another name.
     """
 
-    __slots__ = ("_adapters", "_defaults", "_named", "_rest")
+    __slots__ = ("_adapters", "_aliases", "_defaults", "_named", "_rest")
 
     def __init__(
         self,
@@ -38,24 +39,29 @@ class ArgumentConversion:
         rest: TypeAdapter[Any] | None,
         named: frozenset[str],
         defaults: Mapping[str, FieldInfo],
+        aliases: Mapping[str, str],
     ) -> None:
         self._adapters = adapters
         self._rest = rest
         self._named = named
         self._defaults = defaults
+        self._aliases = aliases
 
     @classmethod
     def of(
         cls, parameters: Sequence[Parameter], adapters: Mapping[str, TypeAdapter[Any]]
     ) -> ArgumentConversion | None:
         """Return the conversion that some parameters need; `None` if they need none."""
-        needed = {p.name: adapters[p.name] for p in parameters if not p.is_plain and not p.is_rest}
+        needed = {
+            p.argument: adapters[p.argument] for p in parameters if not p.is_plain and not p.is_rest
+        }
         rest = next((adapters[p.name] for p in parameters if p.is_rest and not p.is_plain), None)
-        defaults = {p.name: p.field for p in parameters if p.is_filled and p.field is not None}
-        if not needed and rest is None and not defaults:
+        defaults = {p.argument: p.field for p in parameters if p.is_filled and p.field is not None}
+        aliases = {p.alias: p.name for p in parameters if p.alias is not None}
+        if not needed and rest is None and not defaults and not aliases:
             return None
-        named = frozenset(p.name for p in parameters if not p.is_rest)
-        return cls(adapters=needed, rest=rest, named=named, defaults=defaults)
+        named = frozenset(p.argument for p in parameters if not p.is_rest)
+        return cls(adapters=needed, rest=rest, named=named, defaults=defaults, aliases=aliases)
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments that the function is called with.
@@ -76,10 +82,10 @@ class ArgumentConversion:
                     errors[name] = error
         if errors:
             raise _refusal(errors)
-        for name, field in self._defaults.items():
-            if name not in converted:
-                converted[name] = field.get_default(call_default_factory=True, validated_data={})
-        return converted
+        for name in self._defaults.keys() - converted.keys():
+            field = self._defaults[name]
+            converted[name] = field.get_default(call_default_factory=True, validated_data={})
+        return {self._aliases.get(name, name): value for name, value in converted.items()}
 
 
 def _refusal(errors: Mapping[str, Exception]) -> ToolValidationError:

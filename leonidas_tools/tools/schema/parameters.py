@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import re
+import sys
 import types
 import typing
 from dataclasses import dataclass
@@ -34,7 +36,13 @@ class Parameter:
     kind: Any = inspect.Parameter.KEYWORD_ONLY  # as in `inspect.Parameter`
     description: str | None = None
     field: FieldInfo | None = None  # the field in its annotation or default
+    alias: str | None = None  # of that field
     is_context: bool = False  # whether it receives the `ToolContext`
+
+    @property
+    def argument(self) -> str:
+        """Return the name by which a call passes it."""
+        return self.alias or self.name
 
     @property
     def is_positional(self) -> bool:
@@ -86,7 +94,7 @@ def read_parameters(
     """Return the parameters that a call can pass, without bound arguments.
 
     Raises:
-        SchemaError: The signature cannot be read, or has `*args`.
+        SchemaError: The signature cannot be read, has `*args`, or has an ambiguous alias.
     """
     try:
         signature = inspect.signature(function)
@@ -98,34 +106,56 @@ def read_parameters(
     raw = {name: p for name, p in signature.parameters.items() if name not in bound}
     types_by_name = _resolved(
         {name: p.annotation for name, p in raw.items() if p.annotation is not _EMPTY},
-        _namespaces(function),
+        function,
         where=where,
         lenient=only_context,
     )
-    parameters = [_parameter(p, types_by_name.get(name, Any)) for name, p in raw.items()]
+    parameters = [
+        _parameter(p, types_by_name.get(name, Any), where=where) for name, p in raw.items()
+    ]
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and not only_context:
             raise SchemaError(
                 f"{where} takes *{parameter.name}, but a model gives arguments by name; "
                 f"take a list instead"
             )
+    _check_aliases(parameters, where=where)
     return parameters
 
 
-def _parameter(raw: inspect.Parameter, annotation: Any) -> Parameter:
+def _check_aliases(parameters: list[Parameter], *, where: str) -> None:
+    """Raise `SchemaError` if an alias does not stand for one parameter."""
+    names = [parameter.argument for parameter in parameters]
+    has_rest = any(parameter.is_rest for parameter in parameters)
+    for parameter in parameters:
+        if parameter.alias is None:
+            continue
+        if has_rest:
+            raise SchemaError(
+                f"{where} takes **kwargs, which may pass its parameter {parameter.name!r} as well "
+                f"as the alias {parameter.alias!r} does; drop one of them"
+            )
+        if names.count(parameter.alias) > 1:
+            raise SchemaError(
+                f"{where} takes {parameter.alias!r} twice; give {parameter.name!r} another alias"
+            )
+
+
+def _parameter(raw: inspect.Parameter, annotation: Any, *, where: str) -> Parameter:
     """Return a parameter with the parts of its annotation and its default."""
     default, field = raw.default, None
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], _EMPTY
-    description = None
+    description = alias = None
     if get_origin(annotation) is Annotated:
         kind, *metadata = get_args(annotation)
         texts = [entry for entry in metadata if isinstance(entry, str)]
         fields = [entry for entry in metadata if isinstance(entry, FieldInfo)]
-        rest = [entry for entry in metadata if not isinstance(entry, str)]
+        rest = [_without_alias(entry) for entry in metadata if not isinstance(entry, str)]
         annotation = Annotated[(kind, *rest)] if rest else kind
         description = texts[0] if texts else next((f.description for f in fields), None)
         field = fields[-1] if fields else None
+        alias = _alias_of(field, where=f"{where}: its parameter {raw.name!r}")
     return Parameter(
         name=raw.name,
         annotation=annotation,
@@ -133,8 +163,25 @@ def _parameter(raw: inspect.Parameter, annotation: Any) -> Parameter:
         kind=raw.kind,
         description=description,
         field=field,
+        alias=alias,
         is_context=_is_context(annotation),
     )
+
+
+def _alias_of(field: FieldInfo | None, *, where: str) -> str | None:
+    alias = None if field is None else field.validation_alias
+    if alias is not None and not isinstance(alias, str):
+        raise SchemaError(f"{where} has the alias {alias!r}; give it one name")
+    return alias
+
+
+def _without_alias(entry: Any) -> Any:
+    """Return metadata without an alias, of which pydantic warns outside of a model."""
+    if not isinstance(entry, FieldInfo) or entry.validation_alias is None:
+        return entry
+    field = copy.copy(entry)
+    field.alias = field.validation_alias = field.serialization_alias = None
+    return field
 
 
 def _is_context(annotation: Any) -> bool:
@@ -149,7 +196,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _namespaces(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the namespace of a function's annotations: its module and its closure."""
+    """Return the namespaces of a function's annotations: its module, and the names local to it."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -158,26 +205,45 @@ def _namespaces(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str,
     elif not inspect.isroutine(function):
         function = type(function).__call__
     function = inspect.unwrap(getattr(function, "__func__", function))
-    code = getattr(function, "__code__", None)
-    cells = getattr(function, "__closure__", None) or ()
-    closure = {}
-    for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
+    if not inspect.isfunction(function):
+        return getattr(function, "__globals__", {}), {}
+    local = _locals_around(function) if "<locals>" in function.__qualname__ else {}
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=False):
         with contextlib.suppress(ValueError):  # a cell that is still empty
-            closure[name] = cell.cell_contents
-    return getattr(function, "__globals__", {}), closure
+            local[name] = cell.cell_contents
+    return function.__globals__, local
+
+
+def _locals_around(function: types.FunctionType) -> dict[str, Any]:
+    """Return the local names of the running functions and classes that define the function."""
+    found: dict[str, Any] = {}
+    frame: types.FrameType | None = sys._getframe()  # noqa: SLF001 - as typing and pydantic do
+    while frame is not None:
+        is_module = frame.f_code.co_name == "<module>"
+        same = frame.f_globals is function.__globals__ and not is_module
+        if same and _contains(frame.f_code, function.__code__):
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found
+
+
+def _contains(outer: types.CodeType, inner: types.CodeType) -> bool:
+    return any(
+        each is inner or _contains(each, inner)
+        for each in outer.co_consts
+        if isinstance(each, types.CodeType)
+    )
 
 
 def _resolved(
-    annotations: dict[str, Any],
-    namespaces: tuple[dict[str, Any], dict[str, Any]],
-    *,
-    where: str,
-    lenient: bool,
+    annotations: dict[str, Any], function: Callable[..., Any], *, where: str, lenient: bool
 ) -> dict[str, Any]:
     """Return annotations with strings evaluated; one that names `ToolContext` may stay a string.
 
     Names that are imported for type checkers only cannot be resolved here; `ToolContext` need not.
     """
+    namespaces = _namespaces(function)
     with contextlib.suppress(Exception):  # a string can raise anything: evaluate each alone
         return _evaluated(annotations, namespaces)
     resolved: dict[str, Any] = {}
@@ -190,7 +256,7 @@ def _resolved(
                 continue
             raise SchemaError(
                 f"{where}: the type {annotation!r} of its parameter {name!r} cannot be read "
-                f"({error}); it has to be importable where the function is defined"
+                f"({error}); define it in the module, or make the tool where it is defined"
             ) from error
     return resolved
 

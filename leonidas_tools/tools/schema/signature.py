@@ -115,7 +115,7 @@ def _described(
 ) -> tuple[JsonSchema, ArgumentConversion | None]:
     """Return the JSON Schema of all parameters, and the conversion of the arguments."""
     adapters = {
-        parameter.name: adapter_of(
+        parameter.argument: adapter_of(
             parameter.annotation, where=f"{where}: its parameter {parameter.name!r}"
         )
         for parameter in parameters
@@ -126,17 +126,17 @@ def _described(
     properties: dict[str, JsonSchema] = {}
     rest: Any = False
     for parameter in parameters:
-        schema = schemas.get(parameter.name) or plain_schema(parameter.annotation) or {}
+        schema = schemas.get(parameter.argument) or plain_schema(parameter.annotation) or {}
         if parameter.is_rest:
             rest = schema or True
             continue
         schema.pop("default", None)
         _add_description(schema, parameter, descriptions)
         if not parameter.is_required:
-            schema.update(json_default(parameter, schema, adapters.get(parameter.name)))
-        properties[parameter.name] = schema
+            schema.update(json_default(parameter, schema, adapters.get(parameter.argument)))
+        properties[parameter.argument] = schema
     whole: JsonSchema = {"type": "object", "properties": properties}
-    required = [parameter.name for parameter in parameters if parameter.is_required]
+    required = [parameter.argument for parameter in parameters if parameter.is_required]
     if required:
         whole["required"] = required
     whole["additionalProperties"] = rest
