@@ -45,7 +45,6 @@ class AdjustedParameters:
 @tool(
     category="action",
     effect="idempotent",
-    lane="llm_parameters",
     tags=["agent"],
     after_untrusted="allow",
 )

@@ -18,6 +18,7 @@ class EventKind(StrEnum):
     """The kinds of events of a call. The last four end it."""
 
     START = "tool_start"
+    WAIT = "tool_wait"
     PROGRESS = "tool_progress"
     RETRY = "tool_retry"
     FALLBACK = "tool_fallback"
@@ -55,7 +56,7 @@ class ToolEvent:
         call: The call.
         result: The result, for the kinds that end a call.
         seconds: The duration of the call in seconds, for the kinds that end a call.
-        data: Further details: `message`, `fraction`, `attempt`, `delay_seconds`, …
+        data: Further details: `message`, `fraction`, `attempt`, `waits_for`, …
         at: The time of the event, in seconds since the epoch.
         dropped: The number of progress events before this one that were dropped, because the reader
             was too slow.

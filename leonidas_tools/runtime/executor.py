@@ -29,7 +29,7 @@ from leonidas_tools.errors import ToolError, ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.policies import loop_guard
 from leonidas_tools.policies.call_limits import too_many_at_once
-from leonidas_tools.policies.lane import Lane
+from leonidas_tools.policies.lane import Lane, Turn
 from leonidas_tools.policies.loop_guard import LoopHistory
 from leonidas_tools.results.similar import clearly_closest
 from leonidas_tools.results.texts import join, say
@@ -559,20 +559,20 @@ class Executor:
         """
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency!r}")
-        turn, places = Lane(), asyncio.Semaphore(concurrency)
+        lane, places = Lane(), asyncio.Semaphore(concurrency)
 
         async def run(call: ToolCall, known: ToolResult | None) -> ToolResult:
             call, known = self.meant(call, known)
             if known is not None:
                 return self.end_unstarted(call, known)
-            write = not self._compiler.plan(call).is_read
-            if not turn.enter_now(write=write):
-                await turn.enter(write=write)
+            turn = Turn(lane, write=not self._compiler.plan(call).is_read)
+            if not lane.enter_now(turn):
+                await lane.enter(turn)
             try:
                 async with places:
                     return await self.run(call)
             finally:
-                turn.leave(write=write)
+                turn.leave()
 
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(run(*each)) for each in calls]

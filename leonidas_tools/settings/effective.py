@@ -117,7 +117,7 @@ def effective_options(
         refusal=refused(tool, settings) or quarantined(tool),
         effect=effect_of(tool, settings),
         priority=either(settings.priority, own.priority),
-        lane=either(settings.lane, own.lane),
+        lane="off" if waits_only else either(settings.lane, own.lane),
         timeout_seconds=0.0 if waits_only else either(timeout, policies.default_timeout),
         deadline_seconds=(
             0.0 if waits_only else either(settings.deadline, own.deadline_seconds) or 0.0

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from leonidas_tools.policies.lane import lane_key
+from leonidas_tools.policies.lane import default_lane
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
@@ -201,7 +201,7 @@ class _View:
         else:
             note = "calls run one after another"
         if lane is None:
-            kind, *others = lane_key(self._tool.function).split(":", 1)
+            kind, *others = default_lane(self._tool).split(":", 1)
             lane = "its object" if kind == "object" else ":".join([kind, *others])
         return self._of("lane", value=lane, note=note)
 

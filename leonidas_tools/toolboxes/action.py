@@ -63,7 +63,7 @@ async def change_state(new_state: str, reason: str, ctx: ToolContext) -> dict[st
     }
 
 
-@tool(category="action", effect="read", lane="silence", timeout_seconds=90, polling=True)
+@tool(category="action", effect="read", lane="off", timeout_seconds=90, polling=True)
 async def wait_in_silence(
     ctx: ToolContext,
     seconds: Annotated[float, Field(gt=0, le=_LONGEST_SILENCE_SECONDS)] = 5.0,

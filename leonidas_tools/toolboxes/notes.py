@@ -51,7 +51,7 @@ class NoteTools:
     def __init__(self, settings: NotesSettings) -> None:
         self._settings = settings
 
-    @tool(category="storage", effect="once", lane="notes", tags=["notes"])
+    @tool(category="storage", effect="once", tags=["notes"])
     async def create_note(
         self, text: str, ctx: ToolContext, title: Title | None = None, tags: Tags | None = None
     ) -> ToolResult:
@@ -70,7 +70,7 @@ class NoteTools:
         ctx.undo(keeper.delete, user, note.id)
         return _result(note, say("note_created", title=note.title))
 
-    @tool(category="storage", effect="read", lane="notes", tags=["notes"])
+    @tool(category="storage", effect="read", tags=["notes"])
     async def read_note(self, note_id: str, ctx: ToolContext) -> ToolResult:
         """Read a whole note of the user.
 
@@ -83,7 +83,7 @@ class NoteTools:
         spoken = _beginning(note.text, _LONGEST_SPOKEN)
         return _result(note, say("note_read", title=note.title, text=spoken))
 
-    @tool(category="storage", effect="idempotent", lane="notes", tags=["notes"])
+    @tool(category="storage", effect="idempotent", tags=["notes"])
     async def update_note(
         self,
         note_id: str,
@@ -114,7 +114,7 @@ class NoteTools:
         after = _known(after, note_id)
         return _result(after, say("note_updated", title=after.title))
 
-    @tool(category="storage", effect="once", lane="notes", tags=["notes"], requires_approval=True)
+    @tool(category="storage", effect="once", tags=["notes"], requires_approval=True)
     async def delete_note(self, note_id: str, ctx: ToolContext) -> ToolResult:
         """Delete a note of the user for good; the user is asked first.
 
@@ -130,7 +130,7 @@ class NoteTools:
             speech=say("note_deleted", title=note.title),
         )
 
-    @tool(category="storage", effect="read", lane="notes", tags=["notes"])
+    @tool(category="storage", effect="read", tags=["notes"])
     async def list_notes(
         self, ctx: ToolContext, tag: str | None = None, limit: Limit = 10
     ) -> ToolResult:
@@ -142,7 +142,7 @@ class NoteTools:
         """
         return await _found(ctx.session, "", tag, limit)
 
-    @tool(category="storage", effect="read", lane="notes", tags=["notes"])
+    @tool(category="storage", effect="read", tags=["notes"])
     async def search_notes(
         self, query: str, ctx: ToolContext, tag: str | None = None, limit: Limit = 10
     ) -> ToolResult:

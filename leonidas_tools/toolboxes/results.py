@@ -20,7 +20,7 @@ _CONTINUES = range(0x80, 0xC0)
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
-@tool(category="system", effect="read", priority="critical", polling=True, lane="results")
+@tool(category="system", effect="read", priority="critical", polling=True)
 async def read_result(
     handle: str,
     ctx: ToolContext,

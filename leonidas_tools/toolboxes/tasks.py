@@ -18,7 +18,6 @@ _MOST_TOOLS = 20
 @tool(
     category="action",
     effect="idempotent",
-    lane="tasks",
     tags=["plan", "todo"],
     after_untrusted="allow",
 )
@@ -49,7 +48,6 @@ async def write_tasks(
 @tool(
     category="action",
     effect="idempotent",
-    lane="tasks",
     tags=["plan", "todo"],
     after_untrusted="allow",
 )

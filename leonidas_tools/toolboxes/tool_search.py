@@ -22,7 +22,7 @@ class ToolSearch:
         self._registry = registry
         self._can_be_called = can_be_called
 
-    @tool(category="system", effect="read", lane="tool_search")
+    @tool(category="system", effect="read")
     async def find_tools(
         self, ctx: ToolContext, query: str, limit: Annotated[int, Field(ge=1, le=20)] = 5
     ) -> ToolResult:

@@ -6,7 +6,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leonidas_tools import Settings, Tool, ToolCall, ToolRegistry, ToolResult, tool
+from leonidas_tools import (
+    Settings,
+    Tool,
+    ToolCall,
+    ToolRegistry,
+    ToolResult,
+    ToolSession,
+    tool,
+)
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.policies.base import Policy
 from leonidas_tools.runtime.executor import Executor
@@ -24,6 +32,7 @@ class Bench:
         **settings: Any,
     ) -> None:
         self.events: list[ToolEvent] = []
+        self.session = ToolSession()
         self.executor = Executor(
             ToolRegistry(tools),
             settings=Settings(**settings),
@@ -31,12 +40,15 @@ class Bench:
             sinks=(self.events.append,),
         )
 
-    async def run(self, name: str, **arguments: Any) -> ToolResult:
-        """Runs a call to its end."""
-        tool = self.executor.registry[name]
-        return await self.executor.run(ToolCall(name=name, arguments=arguments, tool=tool))
+    async def run(
+        self, name: str, /, *, session: ToolSession | None = None, **arguments: Any
+    ) -> ToolResult:
+        """Runs a call to its end, by default in the session of all calls."""
+        tool, session = self.executor.registry[name], session or self.session
+        call = ToolCall(name=name, arguments=arguments, tool=tool, session=session)
+        return await self.executor.run(call)
 
-    def start(self, name: str, **arguments: Any) -> asyncio.Task[ToolResult]:
+    def start(self, name: str, /, **arguments: Any) -> asyncio.Task[ToolResult]:
         """Begins a call; cancelling the task cancels the call."""
         return asyncio.create_task(self.run(name, **arguments))
 

@@ -72,7 +72,7 @@ class MemoryTools:
         self._embedder = make_embedder(settings.embeddings)
         import_numpy()  # the nearest-neighbour search needs it with any embedder
 
-    @tool(category="storage", effect="idempotent", lane="memory", tags=["memory"])
+    @tool(category="storage", effect="idempotent", tags=["memory"])
     async def remember(self, text: str, ctx: ToolContext) -> ToolResult:
         """Remember a fact about the user, or for the user, over all later conversations.
 
@@ -91,7 +91,7 @@ class MemoryTools:
             [kept] = await keeper.remember(user, [text], self._embedder)
         return ToolResult(result=_shown(kept), speech=say("remembered"))
 
-    @tool(category="storage", effect="read", lane="memory", tags=["memory"])
+    @tool(category="storage", effect="read", tags=["memory"])
     async def recall(
         self,
         query: Annotated[str, Field(min_length=1, max_length=_LONGEST_QUERY)],
@@ -115,7 +115,7 @@ class MemoryTools:
             result=[_shown(each) for each in found], speech=found[0].text[:_LONGEST_SPOKEN]
         )
 
-    @tool(category="storage", effect="once", lane="memory", tags=["memory"], requires_approval=True)
+    @tool(category="storage", effect="once", tags=["memory"], requires_approval=True)
     async def forget(self, memory_id: str, ctx: ToolContext) -> ToolResult:
         """Forget one memory of the user for good; the user is asked first.
 
@@ -130,9 +130,7 @@ class MemoryTools:
             raise ToolError(message, status="not_found", reason_code="unknown_memory")
         return ToolResult(result=_shown(gone), speech=say("forgotten"))
 
-    @tool(
-        category="storage", effect="idempotent", lane="memory", tags=["memory"], timeout_seconds=600
-    )
+    @tool(category="storage", effect="idempotent", tags=["memory"], timeout_seconds=600)
     async def index_folders(self, ctx: ToolContext) -> ToolResult:
         """Read the text files of the user's folders that are new or changed, for recall to find.
 

@@ -54,7 +54,7 @@ class ReminderTools:
     def __init__(self, settings: RemindersSettings) -> None:
         self._zone = settings.zone
 
-    @tool(category="system", effect="once", lane="reminders", tags=["reminders"])
+    @tool(category="system", effect="once", tags=["reminders"])
     async def system_reminder(
         self,
         title: Title,
@@ -92,7 +92,7 @@ class ReminderTools:
         key = "reminder_repeats" if reminder.rrule else "reminder_set"
         return self._result(reminder, key, datetime)
 
-    @tool(category="system", effect="read", lane="reminders", tags=["reminders"])
+    @tool(category="system", effect="read", tags=["reminders"])
     async def list_reminders(self, ctx: ToolContext) -> ToolResult:
         """List the reminders of the user that are still to come, the next first."""
         with _reached():
@@ -112,7 +112,7 @@ class ReminderTools:
         shown = [self._shown(each) for each in coming[:_MOST_LISTED]]
         return ToolResult(result={"total": len(coming), "reminders": shown}, speech=speech)
 
-    @tool(category="system", effect="idempotent", lane="reminders", tags=["reminders"])
+    @tool(category="system", effect="idempotent", tags=["reminders"])
     async def cancel_reminder(self, reminder_id: str, ctx: ToolContext) -> ToolResult:
         """Cancel a reminder of the user, with all its repetitions.
 
@@ -128,7 +128,7 @@ class ReminderTools:
             speech=say("reminder_cancelled", title=reminder.title),
         )
 
-    @tool(category="system", effect="idempotent", lane="reminders", tags=["reminders"])
+    @tool(category="system", effect="idempotent", tags=["reminders"])
     async def snooze_reminder(
         self, reminder_id: str, ctx: ToolContext, until: Time = "in 10 minutes"
     ) -> ToolResult:

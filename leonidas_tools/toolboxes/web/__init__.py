@@ -286,15 +286,23 @@ def _too_slow() -> ToolError:
 def _make(settings: WebSettings) -> Sequence[Tool[..., Any]]:
     web = WebTools(settings)
     return (
-        Tool(web.web_search, category="query", effect="read", tags=["web"], untrusted=True),
-        Tool(web.read_page, category="query", effect="read", tags=["web"], untrusted=True),
-        Tool(web.bookmark, category="storage", effect="idempotent", tags=["web"], lane="bookmarks"),
+        Tool(
+            web.web_search,
+            category="query",
+            effect="read",
+            tags=["web"],
+            untrusted=True,
+            lane="off",
+        ),
+        Tool(
+            web.read_page, category="query", effect="read", tags=["web"], untrusted=True, lane="off"
+        ),
+        Tool(web.bookmark, category="storage", effect="idempotent", tags=["web"]),
         Tool(
             web.open_bookmark,
             category="storage",
             effect="once" if settings.browser else "read",
             tags=["web"],
-            lane="bookmarks",
         ),
     )
 
