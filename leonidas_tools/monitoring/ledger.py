@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 from weakref import ReferenceType, ref
 
@@ -15,6 +15,7 @@ from leonidas_tools.redaction.visible import visible_logger
 _log = visible_logger(__name__)
 
 _START = EventKind.START
+_WAIT = EventKind.WAIT
 _CANCEL = EventKind.CANCEL
 _UNSTARTED_ENDS = (EventKind.ERROR, EventKind.CANCEL)
 """Last events of a call without a number that never started: refused, or cancelled before."""
@@ -25,7 +26,10 @@ _Key: TypeAlias = tuple[ReferenceType[ToolSession], int] | int
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunningCall:
-    """A call that has started and not ended; `at` is its start in seconds since the epoch."""
+    """A call that has started and not ended.
+
+    `at` is its start in seconds since the epoch; `waits_for` is the tool that holds its lane.
+    """
 
     tool: str
     call_id: str | None
@@ -33,6 +37,7 @@ class RunningCall:
     trace_id: str
     at: float
     seconds: float
+    waits_for: str | None
 
 
 class Ledger:
@@ -68,6 +73,8 @@ class Ledger:
                 return
             self._open[key] = event
             self.started += 1
+        elif event.kind is _WAIT and (start := self._open.get(_key(event.call))) is not None:
+            self._open[_key(event.call)] = replace(start, data={**start.data, **event.data})
 
     @property
     def seen(self) -> int:
@@ -100,6 +107,7 @@ class Ledger:
                 trace_id=event.call.trace_id,
                 at=event.at,
                 seconds=max(now - event.at, 0.0),
+                waits_for=event.data.get("waits_for"),
             )
             for event in self._open.copy().values()
         ]

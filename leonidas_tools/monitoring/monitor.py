@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _log = visible_logger(__name__)
 
 _START = EventKind.START
-_COUNTED = frozenset({_START, EventKind.RETRY, EventKind.FALLBACK})
+_COUNTED = frozenset({_START, EventKind.WAIT, EventKind.RETRY, EventKind.FALLBACK})
 """Kinds of events that are counted, besides those that end a call."""
 _MOST_WAITING = 16
 """Most events counted at once; few, since one call waits until they are counted."""
@@ -283,6 +283,8 @@ class Monitor:
         for call in self.ledger.running():
             body = asdict(call)
             del body["seconds"]
+            if call.waits_for is None:
+                del body["waits_for"]
             yield body
 
     def _count_soon(self) -> None:

@@ -25,6 +25,7 @@ from leonidas_tools.policies import (
     untrusted,
     validation,
 )
+from leonidas_tools.policies.fallback import StandIn
 from leonidas_tools.policies.order import policy_functions
 from leonidas_tools.policies.shared import Shared
 from leonidas_tools.runtime.attempt import Attempt
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.policies.base import Policy
-    from leonidas_tools.policies.fallback import Helps
     from leonidas_tools.policies.order import ForTool
     from leonidas_tools.runtime.functions import CallFunction
     from leonidas_tools.settings.effective import EffectiveOptions
@@ -65,6 +65,7 @@ class CallPlan:
     tool: AnyTool
     settings: ToolConfiguration
     run: Run
+    fallbacks: Mapping[str, tuple[AnyTool | None, ToolConfiguration | None]]
     is_read: bool
     limits: Mapping[str, float]  # as in the first event of a call
 
@@ -142,13 +143,19 @@ class Compiler:
             settings = self.settings.for_tool(call.name, tool.origin)
         key = (call.name, self._is_guarded(call))
         plan = self._plans.get(key)
-        if plan is not None and plan.tool is tool and plan.settings is settings:
+        if (
+            plan is not None
+            and plan.tool is tool
+            and plan.settings is settings
+            and all(self._current(name) == found for name, found in plan.fallbacks.items())
+        ):
             return plan
         options = effective_options(tool, settings, self.settings.policies, guarded=key[1])
         plan = self._plans[key] = CallPlan(
             tool=tool,
             settings=settings,
             run=self._compile(options),
+            fallbacks={name: self._current(name) for name in options.fallback_tools},
             is_read=options.is_read,
             limits=_limits(options),
         )
@@ -242,25 +249,20 @@ class Compiler:
             secret_names=frozenset(tool.metadata.secrets or ()),
         )
 
-    def _resolve(self, name: str, call: ToolCall) -> tuple[ToolCall, Run, Helps] | None:
-        """Return a fallback tool's call and run, with all its own policies but its fallbacks."""
-        tool = self.registry.get(name)
-        if tool is None:
+    def _resolve(self, name: str, guarded: bool) -> StandIn | None:
+        """Return a fallback tool and its run, with all its own policies but its fallbacks."""
+        tool, settings = self._current(name)
+        if tool is None or settings is None:
             return None
-        settings = self.settings.for_tool(name, tool.origin)
-        # The arguments may be presets of the first tool's settings.
-        other = replace(
-            call,
-            name=name,
-            tool=tool,
-            settings=settings,
-            inherited=call.known,
-            autonomous=False,  # allowed for the first tool only
-        )
-        guarded = self._is_guarded(call)
         options = effective_options(tool, settings, self.settings.policies, guarded=guarded)
         run = self._compile(replace(options, fallback_tools=()))
-        return other, run, options.may_run_again_after
+        helps = options.may_run_again_after
+        return StandIn(tool=tool, settings=settings, run=run, helps=helps)
+
+    def _current(self, name: str) -> tuple[AnyTool | None, ToolConfiguration | None]:
+        """Return the tool of this name and its settings, for the calls that start now."""
+        tool = self.registry.get(name)
+        return tool, None if tool is None else self.settings.for_tool(name, tool.origin)
 
     def _is_guarded(self, call: ToolCall) -> bool:
         """Return whether the session may have its own policy, which may decide anything."""

@@ -11,6 +11,7 @@ from leonidas_tools import (
     AdvancedToolProcessor,
     ResultStatus,
     RetryableError,
+    Settings,
     Tool,
     ToolCall,
     ToolError,
@@ -58,6 +59,34 @@ async def test_a_fallback_does_the_work_and_says_so() -> None:
     assert [(e.data["to"], e.data["error"]) for e in told.of(EventKind.FALLBACK)] == [
         ("spare", "failed")
     ]
+
+
+async def test_a_call_keeps_its_settings_for_its_fallbacks() -> None:
+    failing = asyncio.Event()
+
+    async def main(n: int) -> int:
+        await failing.wait()
+        raise ValueError(n)
+
+    def of(spare: dict[str, Any], fallbacks: list[str]) -> Settings:
+        own = {"main": {"fallback_tools": fallbacks}, "spare": spare}
+        return Settings(tools=own, policies={"threads": 3} if spare else {})
+
+    made = Bench(
+        Tool(main, retry_attempts=0, effect="read", lane="off"),
+        tool_that("spare", 7),
+        tool_that("other", 8),
+    )
+    made.executor.apply(of({}, ["spare"]))
+    under_way = made.start("main", n=1)
+    await quiet()
+    made.executor.apply(of({"status": "disabled"}, ["spare", "other"]))
+    made.executor.registry.unregister("spare")
+    made.executor.registry.register(tool_that("spare", 9))
+    failing.set()
+    assert [(await each).result for each in (under_way, made.start("main", n=2))] == [7, 8]
+    made.executor.apply(of({}, ["spare"]))
+    assert (await made.run("main", n=3)).result == 9
 
 
 @pytest.mark.parametrize("good", [7, ToolResult.no_results("None on that day.")])

@@ -420,7 +420,8 @@ const SHOW = {
   calls: () => {
     show("calls", [...state.calls].slice(0, MOST_EVENTS), runningCall);
     for (const item of byId("calls").children) {
-      item.querySelector(".message").textContent = said(item.shown.message ?? "");
+      item.querySelector(".message").textContent =
+        item.shown.waits_for ? `waits for ${item.shown.waits_for}` : said(item.shown.message ?? "");
     }
     mark("calls");
   },
@@ -489,6 +490,10 @@ const ON = {
   tool_progress: (event) => {
     const call = state.calls.get(event.trace_id);
     if (call) call.message = event.message;
+  },
+  tool_wait: (event) => {
+    const call = state.calls.get(event.trace_id);
+    if (call) call.waits_for = event.waits_for;
   },
   tool_failed: (event) => { failuresSeen += 1; state.failures.set(event.trace_id, event); soon("failures"); },
   tool_untrusted: (event) => {

@@ -20,13 +20,14 @@ class _EventBase(TypedDict):
 
 
 class CallUnderWay(TypedDict):
-    """A running call."""
+    """A running call, with the tool whose call it waits for in its lane, if it does."""
 
     call_id: str | None
     tool: str
     session: str
     trace_id: str
     at: float
+    waits_for: NotRequired[str]
 
 
 class OpenQuestion(TypedDict):
@@ -110,6 +111,13 @@ class ToolStart(_OfTask):
     timeout_seconds: NotRequired[float]
     deadline_seconds: NotRequired[float]
     untrusted: NotRequired[list[str]]
+
+
+class ToolWait(_OfTask):
+    """A call waits for one of this tool, which holds its lane; `None` once it has waited."""
+
+    event: Literal["tool_wait"]
+    waits_for: str | None
 
 
 class ToolProgress(_OfTask):
@@ -348,6 +356,7 @@ Event: TypeAlias = (
     State
     | Missed
     | ToolStart
+    | ToolWait
     | ToolProgress
     | ToolRetry
     | ToolFallback

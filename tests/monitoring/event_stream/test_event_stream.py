@@ -184,6 +184,35 @@ async def test_everything_that_can_happen_to_a_call_is_reported_in_order(read):
     assert (progress["message"], progress["fraction"], progress["place"]) == ("Trying", 0.5, "here")
 
 
+async def test_a_call_that_waits_names_the_one_it_waits_for(read):
+    over = asyncio.Event()
+
+    @tool(lane="door")
+    async def hold() -> None:
+        await over.wait()
+
+    @tool(effect="read", lane="door")
+    async def look() -> None: ...
+
+    async with AdvancedToolProcessor([hold, look]) as tools:
+        first = await read(tools.events)
+        running = [asyncio.create_task(tools.execute(name)) for name in ("hold", "look")]
+        waiting = await first.until("tool_wait", tool="look")
+        second = await read(tools.events)
+        state = await second.next()
+        over.set()
+        await asyncio.gather(*running)
+        waited = await second.until("tool_wait", tool="look")
+        await second.until("tool_complete", tool="look")
+        ended = await (await read(tools.events)).next()
+    assert (waiting["waits_for"], waited["waits_for"]) == ("hold", None)
+    assert [(call["tool"], call.get("waits_for")) for call in state["calls"]] == [
+        ("hold", None),
+        ("look", "hold"),
+    ]
+    assert ended["calls"] == []
+
+
 async def test_a_breaker_and_a_cached_answer_are_reported(read):
     @tool(effect="read", retry_attempts=0)
     async def broken() -> None:
