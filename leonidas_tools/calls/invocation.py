@@ -164,7 +164,7 @@ class Invocation:
             self.call = call.made_by(self.outer.call)
         self._entered = False
         self._open_calls: OpenCalls  # set by `start`
-        self.owner: set[Invocation] = set()
+        self.owner: Invocations  # set by `start`
         self._run = run
         self._on_end = on_end
         self.sinks = sinks
@@ -172,7 +172,7 @@ class Invocation:
         self._stop: object = None
         self._task: AbandonableTask | None = None
 
-    def start(self, owner: set[Invocation], open_calls: OpenCalls) -> None:
+    def start(self, owner: Invocations, open_calls: OpenCalls) -> None:
         """Start the task, which never raises; `open_calls` counts the call until it ends."""
         self.owner = owner
         open_calls.count += 1
@@ -317,9 +317,7 @@ class Invocation:
                 self.call.name,
             )
             self._task.abandon()
-        for task in asyncio.all_tasks():  # tasks of the tool may ignore cancellation too
-            if context_of(task).get(_current) is self:
-                detach(task)
+        self.owner.detach_tasks_of(self)  # tasks of the tool may ignore cancellation too
         while self.places:
             self.places.pop().leave()
         self.end(result)
@@ -444,3 +442,23 @@ class Invocation:
             message=join(say("stopped", tool=name), undone, then),
             reason_code=code,
         )
+
+
+class Invocations(set[Invocation]):
+    """The running calls of an executor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._abandoned: set[Invocation] = set()
+
+    def detach_tasks_of(self, abandoned: Invocation) -> None:
+        """Detach the tasks of an abandoned call, in one pass for all calls abandoned just now."""
+        if not self._abandoned:
+            asyncio.get_running_loop().call_soon(self._detach, context=Context())
+        self._abandoned.add(abandoned)
+
+    def _detach(self) -> None:
+        abandoned, self._abandoned = self._abandoned, set()
+        for task in asyncio.all_tasks():
+            if context_of(task).get(_current) in abandoned:
+                detach(task)

@@ -21,7 +21,14 @@ from leonidas_tools.calls.call import (
     too_large,
 )
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
-from leonidas_tools.calls.invocation import Invocation, OnEnd, current, ending_kind, innermost
+from leonidas_tools.calls.invocation import (
+    Invocation,
+    Invocations,
+    OnEnd,
+    current,
+    ending_kind,
+    innermost,
+)
 from leonidas_tools.calls.loop_watch import LoopWatch
 from leonidas_tools.calls.open_calls import OpenCalls
 from leonidas_tools.calls.records import record
@@ -129,7 +136,7 @@ class Executor:
             workers=self.workers,
             asking=Asking(runner=self, channel=approval, by_voice=self._by_voice, save=save),
         )
-        self._invocations: set[Invocation] = set()
+        self._invocations = Invocations()
         self._uncounted = OpenCalls(-math.inf)
         self._sessions_with_failures: WeakSet[ToolSession] = WeakSet()
         self._users = 0

@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import time
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,14 @@ from leonidas_tools.calls.call import (
 )
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
-from leonidas_tools.calls.once_calls import exact_digest_of
+from leonidas_tools.calls.once_calls import digest_of, exact_digest_of
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.resumption import is_from_elsewhere
 from leonidas_tools.store.queries import (
     HAPPENED,
+    MAY_HAVE_RUN,
     RESUMABLE_SECONDS,
     CallsElsewhere,
     Repetition,
@@ -42,7 +44,7 @@ from leonidas_tools.store.rows import INTERRUPTED, STARTED
 from leonidas_tools.store.runs import LOST_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.calls.call import Run, ToolCall
@@ -60,6 +62,7 @@ _ENDS_SECONDS = 1.0
 _ELSEWHERE_SECONDS = 60.0
 """Seconds to wait for the end of a call that runs in another process."""
 _LOOK_SECONDS = 0.5
+_REMEMBERED = 65_536
 _SUPERSEDED = ResultStatus.UNAVAILABLE
 """Status of a call that does not run, since an equal call began elsewhere at the same time."""
 _NOT_RUN = frozenset({_SUPERSEDED.value, ResultStatus.PENDING_APPROVAL.value})
@@ -95,6 +98,25 @@ class CallStarts:
         self._recorder = recorder
         self._calls = calls
         self._writer = writer
+        self._runs: OrderedDict[Hashable, None] = OrderedDict()
+
+    async def run(self, call: ToolCall, run: Run) -> ToolResult:
+        """Run a call, and remember it in case its record is lost with the file of the store."""
+        if call.id is None:
+            return await run(call)
+        key = self._key(call)
+        self._runs[key] = None
+        if len(self._runs) > _REMEMBERED:
+            self._runs.popitem(last=False)
+        result = await run(call)
+        if result.status.value not in MAY_HAVE_RUN:
+            self._runs.pop(key, None)
+        return result
+
+    def _key(self, call: ToolCall) -> Hashable:
+        received = asked_as(call)
+        owner = user_of(received.session)
+        return received.session.id, owner, call.id, digest_of(received.name, received.arguments)
 
     async def written(self, call: ToolCall, timeout_seconds: float) -> bool:
         """Wait until the start of a call is on disk; return whether it is in time."""
@@ -136,7 +158,7 @@ class CallStarts:
             async with asyncio.timeout(timeout_seconds):
                 before, is_later = await self._before(call, asked, repetition, database)
             if before is None:
-                return None
+                return self._lost(call, database, elsewhere)
             if is_later and before.status == STARTED and not self._is_own(before):
                 return replace(repeated(before.tool), status=_SUPERSEDED)
             is_certain = self._is_same(before, asked) is True
@@ -148,6 +170,21 @@ class CallStarts:
             if result is not None and not is_certain:
                 result = repeated(before.tool)
         return result
+
+    def _lost(
+        self, call: ToolCall, database: Database, elsewhere: CallsElsewhere | None
+    ) -> ToolResult | None:
+        """Return the result for a call that has run here although the store has no record of it.
+
+        Raises:
+            StoreError: Records of the session's calls in other processes are lost.
+        """
+        if self._key(call) in self._runs:
+            return repeated(call.name)
+        has_others = elsewhere is not None and bool(elsewhere.newest)
+        if database.files > 1 and (has_others or is_from_elsewhere(call.session)):
+            raise StoreError("The records of the session's calls in other processes are lost")
+        return None
 
     async def _elsewhere(
         self,
@@ -309,8 +346,7 @@ class DurableStart:
                 if self._refuses or is_from_elsewhere(call.session):
                     return _refused(call)
                 before = None
-            if before is not None:
-                return before
+            return before or await self._store.run_once(call, run)
         return await run(call)
 
     async def _is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:

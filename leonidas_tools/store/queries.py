@@ -37,7 +37,7 @@ HAPPENED = tuple(
     status.value
     for status in (ResultStatus.OK, ResultStatus.NO_RESULTS, ResultStatus.UNKNOWN_OUTCOME)
 )
-_MAY_HAVE_RUN = (
+MAY_HAVE_RUN = (
     "ok", "no_results", "failed", "timeout", "unknown_outcome", "cancelled", STARTED, INTERRUPTED,
 )  # fmt: skip
 _MOST_REPEATED = 1000
@@ -146,7 +146,7 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
     ran after the session began here, whatever the clock of their machine says. With them are the
     calls that have got the result of one that went on.
     """
-    is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(_MAY_HAVE_RUN))
+    is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(MAY_HAVE_RUN))
     is_unheard = or_(
         executions.c.ended.is_(None),
         and_(
@@ -162,7 +162,7 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
             ),
         ),
         and_(
-            executions.c.status.in_(_MAY_HAVE_RUN),
+            executions.c.status.in_(MAY_HAVE_RUN),
             or_(executions.c.ended > call.known_until, _went_on_after(call)),
         ),
     )
@@ -198,7 +198,7 @@ async def find_earlier_calls(
         table.session == session,
         table.user == user,
         table.started < before,
-        table.status.in_(_MAY_HAVE_RUN),
+        table.status.in_(MAY_HAVE_RUN),
         table.cached.is_(False),
     )
     counted = select(table.tool, func.count(), func.max(table.started)).where(made)

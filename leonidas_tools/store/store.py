@@ -216,6 +216,15 @@ class Store:
         except TimeoutError:
             raise StoreError("The store does not respond") from None
 
+    async def run_once(self, call: ToolCall, run: Run) -> ToolResult:
+        """Run a call, and remember it in this process in case the store's file is lost.
+
+        Args:
+            call: A call whose effect may happen only once.
+            run: Runs it.
+        """
+        return await self._call_starts.run(call, run)
+
     def resume_with(
         self,
         outcome: Callable[[ToolCall], Run | None],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, ToolError, ToolSession, tool
 from leonidas_tools.store import Store
 from tests.mcp.forking import fork_command
 
@@ -90,6 +90,48 @@ def remove_folder(file):
 
 
 LOSSES = [remove, remove_all, replace, rename, remove_folder]
+
+
+def delete_rows(file):
+    with closing(sqlite3.connect(file)) as other, other:
+        other.execute("DELETE FROM executions")
+
+
+@pytest.mark.parametrize("lose", [*LOSSES[:2], *LOSSES[3:], delete_rows])
+async def test_a_lost_file_lets_no_call_run_twice(file, lose):
+    ran = []
+
+    @tool(effect="once")
+    async def book(number: int) -> int:
+        """Books."""
+        if number < 0:
+            raise ToolError("No.", status="denied")
+        ran.append(number)
+        return number
+
+    store = {"enabled": True, "url": str(file), "durable": True, "unwritable": "refuse"}
+    async with AdvancedToolProcessor([book], {"store": store}) as tools:
+
+        async def execute(number, call_id, session):
+            call = ("book", {"number": number})
+            return await tools.execute(*call, session=session, call_id=call_id)
+
+        session = ToolSession("s", user="ana")
+        assert (await execute(1, "c", session)).ok
+        assert (await execute(-1, "d", session)).status == "denied"
+        assert await tools.store.flush(timeout_seconds=20)
+        lose(file)
+        async with asyncio.timeout(30):
+            while not (await execute(2, None, session)).ok:
+                assert not (await execute(1, "c", session)).ok
+                await asyncio.sleep(0.05)
+        for again in (session, ToolSession("s", user="ana")):
+            repeated = await execute(1, "c", again)
+            assert (repeated.status, repeated.reason_code) == ("unknown_outcome", "repeated_call")
+            assert (await execute(-1, "d", again)).status == "denied"
+        assert (await execute(1, "c", ToolSession("s", user="bo"))).ok
+        assert (await execute(3, "e", session)).ok
+    assert ran == [1, 2, 1, 3]
 
 
 @pytest.mark.parametrize("lose", LOSSES)
