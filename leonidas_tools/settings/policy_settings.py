@@ -50,7 +50,7 @@ class CallLimitSettings(SettingsModel):
     per_turn: CountOrOff = None
     per_minute: CountOrOff = None
     per_session: CountOrOff = None
-    at_once: CountOrOff = 4096
+    at_once: CountOrOff = 1024
     warn_per_minute: CountOrOff = 30
 
 

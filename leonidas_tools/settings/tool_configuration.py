@@ -126,7 +126,7 @@ class ToolOverrides(SettingsModel):
         retry_on: The failures that are retried if a retry can do no harm: `failed`, `unavailable`
             and `timeout`.
         effect: What a call changes: `read`, `idempotent` or `once`.
-        lane: Tools of the same lane never write at the same time.
+        lane: Tools of the same lane never write at the same time, for all users together.
         concurrency: The maximum number of its calls that run at once; `0` or `off` for no limit.
         max_result_bytes: The maximum bytes of its result; a longer one is truncated.
         fallback_tools: Tools to try in order, with the same arguments, if this one keeps failing.

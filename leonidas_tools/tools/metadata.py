@@ -255,8 +255,8 @@ class ToolMetadata:
         fallback_tools: Tools to try in turn, with the same arguments, when it keeps failing.
         dependencies: Its requirements: names of tools, `module:NAME` or `command:NAME`.
         tags: Words by which it can be found.
-        lane: The lane that it shares; by default that of its module or object. With `off`, its
-            calls use no lane.
+        lane: The lane that it shares over all users; by default that of its module or object for
+            each user. With `off`, its calls use no lane.
         cache_seconds: How long a result may be reused; only if the effect is `read`.
         stale_if_error_seconds: How much longer a cached result may replace a failure.
         polling: Whether the model is expected to repeat its calls: they never count as a loop.

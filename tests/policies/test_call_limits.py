@@ -203,7 +203,7 @@ async def test_ordinary_sessions_are_not(most: int | None, caplog) -> None:
 
 REFUSED = {
     "status": "limited",
-    "message": "4096 tool calls of this conversation run or wait already. Make no more calls until "
+    "message": "1024 tool calls of this conversation run or wait already. Make no more calls until "
     "some of them have ended.",
     "retryable": True,
     "retry_hint": "Call again when other calls have ended.",
@@ -231,17 +231,17 @@ class Gate:
 
 async def test_a_flood_of_calls_runs_only_so_far_and_each_of_them_is_answered_once() -> None:
     gate = Gate(effect="read")
-    ids = [f"c{n}" for n in range(4_200)]
+    ids = [f"c{n}" for n in range(1_100)]
     async with Script(tools_of(gate.tool)) as stream:
         stream.say(*(call("wait", {"n": n}, id=each) for n, each in enumerate(ids)))
-        await stream.until_answered(*ids[4_096:])
-        assert gate.came == list(range(4_096))
+        await stream.until_answered(*ids[1_024:])
+        assert gate.came == list(range(1_024))
         gate.open.set()
         await stream.until_answered(*ids)
         stream.say(call("wait", {"n": -1}, id="later"))
     answers = {each: found for each, found in stream.heard.by_id.items() if each is not None}
     assert all(len(found) == 1 for found in answers.values())
-    assert {each for each, found in answers.items() if found == [REFUSED]} == {*ids[4_096:]}
+    assert {each for each, found in answers.items() if found == [REFUSED]} == {*ids[1_024:]}
     assert answers["later"][0]["status"] == "ok"
 
 
