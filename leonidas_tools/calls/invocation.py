@@ -460,5 +460,6 @@ class Invocations(set[Invocation]):
     def _detach(self) -> None:
         abandoned, self._abandoned = self._abandoned, set()
         for task in asyncio.all_tasks():
-            if context_of(task).get(_current) in abandoned:
+            call = context_of(task).get(_current)
+            if call is not None and call in abandoned:
                 detach(task)

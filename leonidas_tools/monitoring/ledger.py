@@ -37,7 +37,7 @@ class RunningCall:
     trace_id: str
     at: float
     seconds: float
-    waits_for: str | None
+    waits_for: str | None = None
 
 
 class Ledger:

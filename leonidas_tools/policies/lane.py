@@ -266,17 +266,18 @@ class InLane:
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[InLane]:
     """Yield the place of a tool's calls in their lane, unless the lane is `off`."""
-    tool, lanes, lane = options.tool, shared.lanes, options.lane
-    if lane is not None and is_off(lane):
+    tool, lanes, default = options.tool, shared.lanes, default_lane(options.tool)
+    lane = options.lane or default  # the tools of an MCP server name their default
+    if is_off(lane):
         return
     if options.settings.effect is None and not tool.declares_effect:
         lanes.undeclared.add(tool.name)
     else:
         lanes.undeclared.discard(tool.name)
     yield InLane(
-        name=default_lane(tool) if lane is None else lane,
+        name=lane,
         lanes=lanes,
         write=not options.is_read,
         tool=tool.name,
-        by_default=lane is None,
+        by_default=lane == default,
     )

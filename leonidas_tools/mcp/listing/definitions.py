@@ -264,6 +264,7 @@ class DefinitionReader:
             function=run,
             category=ToolCategory.MCP,
             effect=None if effect is ToolEffect.ONCE else effect,  # `ONCE` without a hint
+            lane=f"mcp:{self._server}",
             tags=("mcp", self._server),
             origin=ToolOrigin(server=self._server, tool=name, identity=self._identity),
             fixed=fixed,
