@@ -17,6 +17,7 @@ _MAX_DEPTH = 50
 _MAX_VALUES = 200_000
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
+EMPTY = "is empty: give it a value, or remove the line"
 
 
 Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]
@@ -61,7 +62,9 @@ def read_document(text: str) -> SettingsDocument:
         return SettingsDocument()
     reader = _NodeReader()
     data = reader.value(root, ())
-    return SettingsDocument(data=data, lines=reader.lines, problems=reader.problems)
+    return SettingsDocument(
+        data=data, lines=reader.lines, problems=reader.problems, nulls=reader.nulls
+    )
 
 
 def compose(text: str) -> yaml.Node | None:
@@ -100,6 +103,7 @@ class _NodeReader:
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
+        self.nulls: list[KeyPath] = []
         self._count = 0
         self._open: set[int] = set()
 
@@ -176,6 +180,10 @@ class _NodeReader:
         if kind == "str":
             return text
         if kind == "null":
+            if text:
+                self.nulls.append(path)
+            elif path:  # a line that is still being typed must not mean "unset"
+                self.problems.append(Problem(EMPTY, path, self.lines.get(path)))
             return None
         try:
             return _SCALARS[kind](text)

@@ -16,7 +16,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.settings.explain import explain, place
+from leonidas_tools.settings.explain import explain, place, takes_null
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.problem import (
     DocumentError,
@@ -94,10 +94,8 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
     Raises:
         ConfigurationError: The settings are invalid.
     """
-    from leonidas_tools.settings.document import read_document
-
     try:
-        document = read_document(text)
+        document = settings_document(text)
     except DocumentError as error:
         problem = error.problem
     else:
@@ -108,6 +106,21 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
         if document.data is not None:
             problem = Problem("should be a mapping: keys such as 'tools:', each with its value")
     raise configuration_error([problem], SettingsDocument(), file)
+
+
+def settings_document(text: str) -> SettingsDocument:
+    """Parse the YAML text of settings; a `null` where it is no value is a problem.
+
+    Raises:
+        DocumentError: The text is not YAML, or is nested too deeply or too large.
+    """
+    from leonidas_tools.settings.document import EMPTY, read_document
+
+    document = read_document(text)
+    document.problems.extend(
+        Problem(EMPTY, path) for path in document.nulls if path and not takes_null(path)
+    )
+    return document
 
 
 def _validate(document: SettingsDocument, file: Path | None) -> Settings:

@@ -39,6 +39,8 @@ class SettingsDocument:
     lines: dict[KeyPath, int] = field(default_factory=dict)
     # duplicate keys, values of unknown types
     problems: list[Problem] = field(default_factory=list)
+    # where the word `null` is written
+    nulls: list[KeyPath] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

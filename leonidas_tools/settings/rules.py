@@ -148,6 +148,13 @@ class _About(SettingsModel):
     users: Words = ()
     modes: _Modes = ()
 
+    @field_validator("tools", "categories", "tags", "effects", "servers", "users", "modes")
+    @classmethod
+    def _names_any(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not value:
+            raise ValueError("is empty: name at least one, or remove the line to match all")
+        return value
+
     @field_validator("when")
     @classmethod
     def _has_paths(cls, value: dict[str, Any]) -> dict[str, Any]:
