@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -62,7 +62,8 @@ def check_against(
     for index, rule in enumerate(settings.monitoring.alerts):
         if rule.tool is not None and rule.tool not in known_tools:
             findings += names.unknown(f"monitoring.alerts.{index}.tool", rule.tool)
-    return findings + check_rules(settings, known_tools, more_may_come=more_may_come)
+    findings += check_rules(settings, known_tools, more_may_come=more_may_come)
+    return [replace(each, message=settings.masked(each.message)) for each in findings]
 
 
 class _Names:

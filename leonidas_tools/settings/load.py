@@ -7,6 +7,7 @@ import re
 import sys
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.reading import read_file, why_unreadable
-from leonidas_tools.redaction import is_secret_name
+from leonidas_tools.redaction import KnownSecrets, is_secret_name
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain, place, takes_null
 from leonidas_tools.settings.models import Settings
@@ -35,6 +36,7 @@ TEXTS = "texts"
 FOREIGN = "mcpServers"
 """The key under which other programs list MCP servers."""
 _SHORTEST_OPAQUE = 8
+_TELLING_NAME = "the name of a server contains one of its secrets, and is shown: choose another"
 _VARIABLE = r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?"
 
 
@@ -146,11 +148,22 @@ def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | N
         settings = Settings.model_validate(data)
     except ValidationError as error:
         found = [explain(detail, expansion.secret) for detail in error.errors(include_url=False)]
-        return None, [*problems, *(each for each in found if each.path not in missing)]
+        problems += [each for each in found if each.path not in missing]
+        masked = KnownSecrets(expansion.values).text
+        return None, [replace(each, message=masked(each.message)) for each in problems]
     settings.written.update(expansion.written)
     settings.hidden.update(expansion.values)
-    for server in settings.mcp_servers.values():
+    credentials = [
+        value
+        for value, variable in expansion.values.items()
+        if is_secret_name(variable) and len(value) >= _SHORTEST_OPAQUE
+    ]
+    for name, server in settings.mcp_servers.items():
         server.hide(expansion.values)
+        if any(secret in name for secret in (*credentials, *server.named_secrets())):
+            path = ("mcp_servers", name)
+            line = place(path, document.lines) or place((FOREIGN, name), document.lines)
+            problems.append(Problem(_TELLING_NAME, path[:1], line))
     return settings, problems
 
 
@@ -230,8 +243,8 @@ class Expansion:
         """Paths of values that came from the environment: no message may show them."""
         self.written: dict[str, str] = {}
         """The text with variables, as written, by the text with their values."""
-        self.values: set[str] = set()
-        """Values of the environment that may be secret, by themselves or by the variable's name."""
+        self.values: dict[str, str] = {}
+        """The variables of values that may be secret, by themselves or by the variable's name."""
         self.problems: list[Problem] = []
 
     def expand(self, value: Any, path: KeyPath = ()) -> Any:
@@ -255,7 +268,7 @@ class Expansion:
             self.secret.add(path)
             value = self._environ.get(name)
             if value and (is_secret_name(name) or _is_opaque(value)):
-                self.values.add(value)
+                self.values[value] = name
             if default is not None:
                 return value or default
             if value is None:

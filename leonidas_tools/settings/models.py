@@ -13,7 +13,7 @@ from pydantic import (
 
 from leonidas_tools.calls.call import MAX_ARGUMENT_BYTES
 from leonidas_tools.engines.base import RayConnection
-from leonidas_tools.redaction import secrets_in
+from leonidas_tools.redaction import KnownSecrets, secrets_in
 from leonidas_tools.results.texts import Wording
 from leonidas_tools.rules.rule import Mode, Rule
 from leonidas_tools.settings.fields import (
@@ -268,6 +268,16 @@ class Settings(SettingsModel):
     def hidden(self) -> set[str]:
         """Return values of the environment that only tools may see."""
         return self._hidden
+
+    def masked(self, text: str) -> str:
+        """Return a text about these settings without values of the environment."""
+        return KnownSecrets(self._hidden).text(text)
+
+    def __repr__(self) -> str:
+        return self.masked(super().__repr__())
+
+    def __str__(self) -> str:
+        return self.masked(super().__str__())
 
     def for_tool(self, name: str, origin: ToolOrigin | None = None) -> ToolConfiguration:
         """Return the settings of a tool in the active environment, the same object each time.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.policies.lane import lane_key
-from leonidas_tools.redaction import is_secret_name
+from leonidas_tools.redaction import KnownSecrets, is_secret_name
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.settings.effective import effective_options, either, scheduling_of
@@ -56,7 +56,11 @@ def effective(tool: AnyTool, settings: Settings) -> list[Effective]:
         >>> values["effect"].value, values["effect"].source
         ('read', 'decorator')
     """
-    return list(_View(tool, settings).values())
+    values = _View(tool, settings).values()
+    if not settings.hidden:
+        return list(values)
+    secrets = KnownSecrets(settings.hidden)
+    return [replace(each, value=secrets(each.value)) for each in values]
 
 
 _FIELDS = {

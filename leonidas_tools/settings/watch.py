@@ -240,7 +240,11 @@ class WatchedSettings:
             for finding in check(part.settings)
         ]
         problems = [
-            Problem(finding.message, tuple(finding.key.split(".")), part.line_of(finding.key))
+            Problem(
+                part.settings.masked(finding.message),
+                tuple(finding.key.split(".")),
+                part.line_of(finding.key),
+            )
             for finding in found
             if part.bears(finding)
         ]
@@ -253,7 +257,8 @@ class WatchedSettings:
         if findings:
             from leonidas_tools.settings.load import refusal
 
-            raise refusal(findings, text, self.path)
+            masked = [replace(each, message=settings.masked(each.message)) for each in findings]
+            raise refusal(masked, text, self.path)
 
     def _refuse(self, error: ConfigurationError) -> None:
         if str(error) != str(self.last_error):
