@@ -109,7 +109,7 @@ class OnDemandTools:
         settings = self._settings.current
         named = [(tool, settings.for_tool(tool.name, tool.origin)) for tool in self._registry]
         return any(either(own.untrusted, tool.metadata.untrusted) for tool, own in named) and any(
-            after_untrusted_of(tool, own, settings.policies) is AfterUntrusted.ASK
+            after_untrusted_of(tool, own, settings.policies) in (None, AfterUntrusted.ASK)
             for tool, own in named
         )
 

@@ -110,11 +110,7 @@ def _without_null(schema: Any) -> Any:
         return [_without_null(each) for each in schema if each != {"type": "null"}]
     if not isinstance(schema, dict):
         return schema
-    kept = {
-        key: _without_null(value)
-        for key, value in schema.items()
-        if not (key == "default" and value is None)
-    }
+    kept = {key: _without_null(value) for key, value in schema.items() if value is not None}
     if len(kept.get("anyOf", ())) == 1:
         kept |= kept.pop("anyOf")[0]
     return kept

@@ -27,6 +27,7 @@ from leonidas_tools.settings.fields import (
     OptionalCount,
     OptionalNumber,
     Port,
+    ReadsUntrusted,
     TimeLimit,
     mapping,
 )
@@ -37,7 +38,6 @@ from leonidas_tools.settings.mcp_settings import (
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.policy_settings import GuardSettings
 from leonidas_tools.settings.rules import (
-    AfterUntrustedSetting,
     AlwaysSettings,
     ApprovalSettings,
     RuleSettings,
@@ -53,7 +53,7 @@ from leonidas_tools.settings.tool_configuration import (
     merge,
 )
 from leonidas_tools.settings.toolbox_settings import NamedToolboxes
-from leonidas_tools.tools.metadata import AfterUntrusted, ToolOrigin
+from leonidas_tools.tools.metadata import ToolOrigin
 
 __all__ = [
     "AlertRule",
@@ -146,7 +146,7 @@ class PolicySettings(GuardSettings):
         approval: How a person is asked.
         after_untrusted: What happens to calls with an effect once the session has read untrusted
             content, if some of their arguments did not come from the user: `ask`, `deny` or
-            `allow`.
+            `allow`. If omitted, they ask, and are denied in the mode `autonomous`.
     """
 
     concurrency: CountOrOff = None
@@ -164,7 +164,7 @@ class PolicySettings(GuardSettings):
     approval: Annotated[ApprovalSettings, BeforeValidator(mapping)] = (
         ApprovalSettings.model_construct()
     )
-    after_untrusted: AfterUntrustedSetting = AfterUntrusted.ASK
+    after_untrusted: ReadsUntrusted = None
 
     @model_validator(mode="after")
     def _rules_have_names_of_their_own(self) -> Self:

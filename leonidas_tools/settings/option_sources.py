@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from leonidas_tools.policies.lane import lane_key
 from leonidas_tools.redaction import KnownSecrets, is_secret_name
 from leonidas_tools.rules.engine import RuleBook
+from leonidas_tools.rules.rule import Mode
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.settings.effective import effective_options, either, scheduling_of
 from leonidas_tools.settings.shown import shown_parameters
-from leonidas_tools.tools.metadata import RunsOn, ToolMetadata, is_off
+from leonidas_tools.tools.metadata import AfterUntrusted, RunsOn, ToolMetadata, is_off
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
 
 if TYPE_CHECKING:
@@ -212,8 +213,13 @@ class _View:
     def _approval(self) -> Iterator[Effective]:
         yield self._of("requires_approval")
         yield self._of("untrusted")
-        yield self._of("after_untrusted", policy="after_untrusted")
         mode, source, key = self._of_policy("mode")
+        by_mode = AfterUntrusted.DENY if mode is Mode.AUTONOMOUS else AfterUntrusted.ASK
+        yield self._of(
+            "after_untrusted",
+            policy="after_untrusted",
+            value=self._options.after_untrusted or by_mode,
+        )
         rules = RuleBook(self._all.policies.all_rules())
         subject = subject_of(self._tool.metadata, self._settings)
         names = [rule for rule in rules.for_tool(subject) if rule.holds_in(mode, subject)]

@@ -29,7 +29,7 @@ from leonidas_tools.settings.fields import (
     unset,
 )
 from leonidas_tools.settings.model import SettingsModel
-from leonidas_tools.tools.metadata import AfterUntrusted, meant_category
+from leonidas_tools.tools.metadata import meant_category
 from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 
 
@@ -75,11 +75,6 @@ _Categories = Annotated[
 _Effects = Annotated[tuple[_Effect, ...], BeforeValidator(_one_or_more), _list_schema(ToolEffect)]
 _Decision = Annotated[
     Decide, BeforeValidator(choice(Decide)), WithJsonSchema(choice_schema(Decide))
-]
-AfterUntrustedSetting = Annotated[
-    AfterUntrusted,
-    BeforeValidator(choice(AfterUntrusted)),
-    WithJsonSchema(choice_schema(AfterUntrusted)),
 ]
 SessionMode = Annotated[Mode, BeforeValidator(choice(Mode)), WithJsonSchema(choice_schema(Mode))]
 
