@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from leonidas_tools.approvals.wording import places_in
 from leonidas_tools.policies.cache import stored_fingerprint
 from leonidas_tools.rules.conditions import steps_of
-from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.rule import REQUIRES_APPROVAL, Mode
 from leonidas_tools.rules.subject import Subject, subject_of
 from leonidas_tools.settings.explain import closest
@@ -279,7 +278,7 @@ class _RuleCheck:
     def __init__(self, settings: Settings, known: list[_Known], *, more_may_come: bool) -> None:
         self._settings = settings
         self._known = known
-        self._book = RuleBook(settings.policies.all_rules())
+        self._book = settings.policies.rule_book()
         self._unknown: Severity = "warning" if more_may_come else "error"
 
     def findings(self) -> Iterator[Finding]:

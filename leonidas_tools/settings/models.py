@@ -15,6 +15,7 @@ from leonidas_tools.calls.call import MAX_ARGUMENT_BYTES
 from leonidas_tools.engines.base import RayConnection
 from leonidas_tools.redaction import KnownSecrets, secrets_in
 from leonidas_tools.results.texts import Wording
+from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.rule import Mode, Rule
 from leonidas_tools.settings.fields import (
     Count,
@@ -141,6 +142,9 @@ class PolicySettings(GuardSettings):
         default_timeout: The timeout of one attempt, unless the tool has its own. It cannot be
             switched off.
         mode: How much a session may do by itself: `ask`, `autonomous` or `read_only`.
+        risky: What happens to calls with an effect of tools that do not say whether they require
+            approval, and whose name or MCP server says that they delete, send, pay, or move more
+            than ten things: `ask` or `allow`.
         rules: Which calls are allowed, asked about, denied or recorded.
         always: Questions that were answered with "always", by a name for each.
         approval: How a person is asked.
@@ -157,6 +161,7 @@ class PolicySettings(GuardSettings):
     similar_tool: Annotated[Literal["off", "read"], BeforeValidator(_off_word)] = "off"
     default_timeout: TimeLimit = 30.0
     mode: SessionMode = Mode.ASK
+    risky: Literal["ask", "allow"] = "ask"
     rules: tuple[RuleSettings, ...] = ()
     always: Annotated[dict[str, AlwaysSettings], BeforeValidator(mapping)] = Field(
         default_factory=dict
@@ -177,6 +182,10 @@ class PolicySettings(GuardSettings):
         """Return the rules for the engine, without the built-in ones."""
         always = [each.rule(name) for name, each in self.always.items()]
         return [*(each.rule() for each in self.rules), *always]
+
+    def rule_book(self) -> RuleBook:
+        """Return the rules for the engine, with the built-in ones."""
+        return RuleBook(self.all_rules(), asks_if_risky=self.risky == "ask")
 
 
 _RESOLVED = ("resolved", "resolved_defaults", "resolved_of_servers", "toolbox_secrets", "wording")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.policies.lane import lane_key
 from leonidas_tools.redaction import KnownSecrets, is_secret_name
-from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.settings.effective import effective_options, either, scheduling_of
@@ -211,7 +210,10 @@ class _View:
         return self._of("lane", value=lane, note=note)
 
     def _approval(self) -> Iterator[Effective]:
-        yield self._of("requires_approval")
+        subject = subject_of(self._tool.metadata, self._settings)
+        risk = subject.risk if self._all.policies.risky == "ask" else ""
+        asks = subject.requires_approval or bool(risk)
+        yield self._of("requires_approval", value=asks, note=risk or None)
         yield self._of("untrusted")
         mode, source, key = self._of_policy("mode")
         by_mode = AfterUntrusted.DENY if mode is Mode.AUTONOMOUS else AfterUntrusted.ASK
@@ -220,8 +222,7 @@ class _View:
             policy="after_untrusted",
             value=self._options.after_untrusted or by_mode,
         )
-        rules = RuleBook(self._all.policies.all_rules())
-        subject = subject_of(self._tool.metadata, self._settings)
+        rules = self._all.policies.rule_book()
         names = [rule for rule in rules.for_tool(subject) if rule.holds_in(mode, subject)]
         decides, by = _decision(names)
         note = f"mode {mode.value!r}" + (f", rules: {', '.join(by)}" if by else "")

@@ -112,7 +112,7 @@ def test_a_call_that_a_result_has_shown_to_the_model_does_not_run(echo, page, co
         """Reads."""
         return page
 
-    @tool
+    @tool(requires_approval=False)
     async def pay(to: str) -> None:
         """Pays."""
         paid.append(to)

@@ -27,7 +27,7 @@ class Office:
         async def look_up(name: str) -> str:
             return name
 
-        @tool
+        @tool(requires_approval=False)
         async def pay(to: str, amount: float, note: str = "") -> str:
             self.done.append((to, amount))
             return "paid"
@@ -310,7 +310,7 @@ async def test_a_call_with_numbers_only_is_the_users_where_its_name_was_said():
     async def set_volume(percent: int) -> None:
         done.append(percent)
 
-    @tool
+    @tool(requires_approval=False)
     async def delete_file(file_id: str) -> None:
         done.append(file_id)
 
@@ -447,7 +447,8 @@ async def test_an_autonomous_call_is_denied_and_says_what_to_do():
     await office.call("read_page")
     denied = await office.call("pay", to="Eve", amount=5)
     assert denied.message.startswith(
-        "'pay' was not run. The user has not said all of its arguments, and results of read_page were read, which "
+        "'pay' was not run. The user has not said all of its arguments, and results of "
+        "read_page were read, which "
         "may come from anyone. Tell the user what you would do: it runs once they have said its "
         "values, or once policies.after_untrusted lets it."
     )
