@@ -250,6 +250,7 @@ def test_an_empty_answer_is_asked_about():
 def test_native_arguments_that_were_cut_off_never_run():
     ran = []
 
+    @tool(requires_approval=False)
     def delete(paths: list[str]) -> None:
         """Deletes files."""
         ran.append(paths)

@@ -16,7 +16,7 @@ RISKY = [
 ]  # fmt: skip
 PLAIN = [
     "get_weather", "sender_of", "payload", "payments", "dropdown", "raindrops", "list_transfers",
-    "repay_rate", "buyer", "undelete", "create_note", "cancel_reminder", "forget", "shutdown_system",
+    "repay_rate", "buyer", "undelete", "create_note", "cancel_reminder", "forget",
     "deleted_items", "set_speech_rate", "think", "suspend", "resend_rate_of", "moves", "weather",
 ]  # fmt: skip
 
