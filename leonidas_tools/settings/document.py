@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 import yaml
 
 from leonidas_tools.files.yaml_faults import yaml_fault
-from leonidas_tools.settings.problem import DocumentError, KeyPath, Problem, SettingsDocument
+from leonidas_tools.settings.problem import EMPTY, DocumentError, KeyPath, Problem, SettingsDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,6 @@ _MAX_DEPTH = 50
 _MAX_VALUES = 200_000
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-EMPTY = "is empty: give it a value, or remove the line"
 
 
 Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from leonidas_tools.settings.document import EMPTY
 from leonidas_tools.settings.models import Settings
-from leonidas_tools.settings.problem import KeyPath, Problem
+from leonidas_tools.settings.problem import EMPTY, KeyPath, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

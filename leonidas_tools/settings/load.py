@@ -20,6 +20,7 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain, place, takes_null
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.problem import (
+    EMPTY,
     DocumentError,
     Finding,
     KeyLines,
@@ -116,7 +117,7 @@ def settings_document(text: str) -> SettingsDocument:
     Raises:
         DocumentError: The text is not YAML, or is nested too deeply or too large.
     """
-    from leonidas_tools.settings.document import EMPTY, read_document
+    from leonidas_tools.settings.document import read_document
 
     document = read_document(text)
     document.problems.extend(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 Severity: TypeAlias = Literal["error", "warning", "info"]
+EMPTY = "is empty: give it a value, or remove the line"
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class Pins:
         >>> said = ToolDefinition(name="add", description="Adds.", input_schema={}, effect="once")
         >>> pins.check({"add": said}), pins.check({"add": said})[0]["add"].waiting
         (({'add': Pin(trusted=ToolDefinition(name='add', description='Adds.', input_schema={}, \
-effect='once'), waiting=None)}, ['add']), None)
+effect='once', destructive=False), waiting=None)}, ['add']), None)
     """
 
     def __init__(self, server: str, identity: str) -> None:
