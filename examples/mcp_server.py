@@ -11,7 +11,7 @@ from leonidas_tools import AdvancedToolProcessor, tool
 SETTINGS = {
     "mcp_servers": {
         # Installed with Leonidas. Any command works, or `url` for a server over HTTP.
-        "time": {"command": sys.executable, "args": ["-m", "mcp_server_time"]},
+        "time": {"command": sys.executable, "args": ["-P", "-m", "mcp_server_time"]},
         "missing": {"command": "no-such-program"},  # harms no other server
     },
 }

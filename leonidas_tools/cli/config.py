@@ -133,7 +133,8 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
         return
     lines = KeyLines(part.document.lines)
     for each in _against_tools(path, part):
-        found = replace(each, key=part.key_of(each.key))
+        message = part.settings.masked(each.message)
+        found = replace(each, key=part.key_of(each.key), message=message)
         if part.bears(found):
             yield FoundSettings(
                 severity=found.severity,

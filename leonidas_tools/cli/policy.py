@@ -142,13 +142,12 @@ def _valid(tool: "AnyTool", given: dict[str, Any]) -> "Mapping[str, Any]":
 
 
 def _rules(tools: "ToolRuntime", name: str) -> "ToolRules":
-    from leonidas_tools.rules.engine import RuleBook
     from leonidas_tools.rules.subject import subject_of
 
     settings = tools.settings.current
     tool = tools.registry[name]
     subject = subject_of(tool.metadata, settings.for_tool(name, tool.origin))
-    return RuleBook(settings.policies.all_rules()).for_tool(subject)
+    return settings.policies.rule_book().for_tool(subject)
 
 
 def _about(rule: "Rule") -> str:

@@ -228,7 +228,8 @@ async def _serve_by_workers(place: ListenAddress, workers: int) -> None:
     from leonidas_tools.gateway.workers import run_workers
     from leonidas_tools.mcp_server.serving import reserved
 
-    command = [sys.executable, "-m", "leonidas_tools", *sys.argv[1:], "--worker"]
+    # `-P`: nothing is imported from the working directory, where a model may write.
+    command = [sys.executable, "-P", "-m", "leonidas_tools", *sys.argv[1:], "--worker"]
     with reserved(place.host, place.port) as port:
         await run_workers([*command, str(port)], count=workers)
 

@@ -221,12 +221,16 @@ def _loaded(source: str, name: str, settings: "Settings", file: Path) -> _Listed
 
 def _may(tool: "AnyTool") -> dict[str, Any]:
     """Return the properties that a tool declares, such as its effect."""
+    from leonidas_tools.rules.subject import subject_of
+    from leonidas_tools.settings.models import ToolConfiguration
+
     about = tool.metadata
+    subject = subject_of(about, ToolConfiguration())
     return {
         "name": tool.name,
         "description": about.description.partition("\n")[0],
         "effect": about.effect.value,
-        "requires_approval": about.requires_approval,
+        "requires_approval": subject.requires_approval or bool(subject.risk),
     }
 
 

@@ -25,7 +25,7 @@ from leonidas_tools.json_schema import error_without
 from leonidas_tools.policies.base import answered
 from leonidas_tools.results.texts import AS_IT_IS, say
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict, stricter
-from leonidas_tools.rules.rule import AFTER_UNTRUSTED, AUTONOMOUS_UNTRUSTED, Decide, Mode
+from leonidas_tools.rules.rule import AFTER_UNTRUSTED, Decide, Mode
 from leonidas_tools.rules.subject import subject_of, with_facts
 from leonidas_tools.tools.metadata import AfterUntrusted, fingerprint_of, hash_of
 
@@ -68,8 +68,9 @@ class Approval:
     """The texts of the question."""
     has_rules: bool
     """Whether a rule may ask, deny or record."""
-    after_untrusted: AfterUntrusted
-    """The treatment of a call with foreign arguments after untrusted content was read."""
+    after_untrusted: AfterUntrusted | None
+    """The treatment of a call with foreign arguments after untrusted content was read; `None` to
+    ask, and to deny in the mode `autonomous`."""
     presets: Mapping[str, Any]
     """The arguments that the settings supply."""
 
@@ -116,12 +117,13 @@ class Approval:
         found = self._foreign(call)
         if found is None:
             return verdict
-        if self.after_untrusted is AfterUntrusted.DENY:
+        asks = self.rules.verdict_of(AFTER_UNTRUSTED, about, more)
+        by_default = self.after_untrusted is None and mode is Mode.AUTONOMOUS
+        if self.after_untrusted is AfterUntrusted.DENY or (by_default and not asks.lifted):
             reason = say("after_untrusted_denied", tools=", ".join(found.tools))
             rule = replace(AFTER_UNTRUSTED, decide=Decide.DENY, message=reason)
-        else:
-            rule = AUTONOMOUS_UNTRUSTED if mode is Mode.AUTONOMOUS else AFTER_UNTRUSTED
-        return stricter(self.rules.verdict_of(rule, about, more), verdict)
+            return stricter(Verdict(decide=rule.decide, rule=rule), verdict)
+        return stricter(asks, verdict)
 
     def _foreign(self, call: ToolCall) -> Foreign | None:
         """Return why the call may follow from untrusted content; `None` if it may not."""
@@ -143,6 +145,8 @@ class Approval:
             return None
         if policy is not None and not policy.preferred.is_known:
             return None  # the user may have chosen a stricter mode
+        if self._foreign(call) is not None:
+            return None  # a person is there to ask
         if not call.autonomous and (policy is None or not policy.use_once(call.name)):
             return None
         return self._verdict(call, Mode.AUTONOMOUS)

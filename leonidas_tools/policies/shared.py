@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from leonidas_tools.policies.cache import ResultCache
 from leonidas_tools.policies.lane import Lanes
 from leonidas_tools.policies.limit import Limiter
-from leonidas_tools.rules.engine import RuleBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +43,7 @@ class Shared:
         self.resolve = resolve
         self.has_tool = has_tool
         policies = settings.policies
-        self.rules = RuleBook(policies.all_rules())
+        self.rules = policies.rule_book()
         self.cache = ResultCache(**policies.cache.model_dump())
         self.cached_functions: dict[str, object] = {}
         self.breakers: dict[str, Breaker] = {}
@@ -65,7 +64,7 @@ class Shared:
             return
         if after.cache != before.cache:
             self.cache.resize(**after.cache.model_dump())
-        self.rules = RuleBook(after.all_rules())
+        self.rules = after.rule_book()
         self.workers.threads = after.threads
         self.workers.processes.most = after.processes
         self.limiter = Limiter(after.concurrency) if after.concurrency else None

@@ -15,6 +15,7 @@ from leonidas_tools.redaction.values import (
     Redaction,
     redact,
     secrets_in,
+    texts_in,
     without_names,
 )
 
@@ -32,6 +33,7 @@ __all__ = [
     "redact_text",
     "secret_marks",
     "secrets_in",
+    "texts_in",
     "without_names",
     "without_presets",
 ]

@@ -243,7 +243,7 @@ def secrets_in(values: Mapping[str, Any], known: Collection[str] = ()) -> tuple[
         ('17bis', 'abcd')
     """
     long = [text for text in known if len(text) >= SHORTEST_SECRET]
-    found = {text for text in long if any(text in each for each in _texts(values))}
+    found = {text for text in long if any(text in each for each in texts_in(values))}
     return KnownSecrets(found.union(PLAIN_REDACTION._secrets(values, 0))).texts  # noqa: SLF001
 
 
@@ -264,12 +264,13 @@ def without_names(value: Any, names: Collection[str]) -> Any:
     return value
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in plain data, without the keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(item)
+            yield from texts_in(item)
 
 
 def redact(value: Any) -> Any:

@@ -715,8 +715,9 @@ TEXTS: Mapping[str, Text] = {
         required=("tools",),
     ),
     "after_untrusted_denied": Text(
-        "the user has not said all of its arguments, and results of {tools} were read, which may "
-        "come from anyone",
+        "The user has not said all of its arguments, and results of {tools} were read, which may "
+        "come from anyone. Tell the user what you would do: it runs once they have said its "
+        "values, or once policies.after_untrusted lets it.",
         "The reason of a denial after untrusted content was read.",
     ),
     # Approval in the terminal.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.records import record
-from leonidas_tools.rules.conditions import steps_of, values_at
+from leonidas_tools.rules.conditions import Condition, steps_of, values_at
+from leonidas_tools.rules.risky import MANY, lists_in
 from leonidas_tools.rules.rule import (
     AUTONOMOUS,
     AUTONOMOUS_RISKS,
@@ -24,9 +25,8 @@ from leonidas_tools.rules.rule import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from leonidas_tools.rules.conditions import Condition
     from leonidas_tools.rules.subject import Subject
 
 
@@ -60,7 +60,8 @@ _ALLOWED = Verdict(decide=Decide.ALLOW)
 class RuleBook:
     """All rules of the settings.
 
-    `rules` are all rules except the built-in ones.
+    `rules` are all rules except the built-in ones. With `asks_if_risky`, tools ask that are risky
+    by their names or hints.
 
     Example:
         >>> from leonidas_tools.tools.metadata import ToolEffect
@@ -73,7 +74,8 @@ class RuleBook:
         <Decide.DENY: 'deny'>
     """
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule] = (), *, asks_if_risky: bool = True) -> None:
+        self._asks_if_risky = asks_if_risky
         self.rules = in_order([*rules, READ_ONLY])
         self._with_approval = in_order([*self.rules, REQUIRES_APPROVAL, AUTONOMOUS])
         self._with_risks = in_order([*self.rules, RISKS, AUTONOMOUS_RISKS])
@@ -87,13 +89,23 @@ class RuleBook:
     def for_tool(self, subject: Subject) -> ToolRules:
         """Return the rules that name a tool."""
         rules = self._with_risks if subject.asks_about_risks else self.rules
-        if subject.requires_approval:
+        if subject.requires_approval or (subject.risk and self._asks_if_risky):
             rules = self._with_approval
+        elif subject.moves and self._asks_if_risky:
+            rules = in_order([*rules, *_about_many(subject)])
         if subject.metadata is not None and subject.metadata.facts is not None:
             rules = in_order([*rules, PROGRAM_FILES])
         if subject.answers_questions:
             rules = in_order([*rules, CONFIRMING])
         return ToolRules(subject, [rule for rule in rules if rule.names(subject)])
+
+
+def _about_many(subject: Subject) -> Iterator[Rule]:
+    """Yield the rules about calls that move many things: one for each argument with a list."""
+    schema = {} if subject.metadata is None else subject.metadata.parameters
+    for name in lists_in(schema):
+        when = {name: Condition(count_above=MANY)}
+        yield from (replace(rule, when=when) for rule in (REQUIRES_APPROVAL, AUTONOMOUS))
 
 
 class ToolRules:

@@ -252,13 +252,8 @@ PROGRAM_FILES = Rule(
     tier=Tier.BUILTIN,
 )
 """The question, in every mode, of a call whose facts name files that make other programs run."""
-AFTER_UNTRUSTED = Rule(
-    name="after_untrusted", decide=Decide.ASK, modes=(Mode.ASK,), tier=Tier.BUILTIN
-)
+AFTER_UNTRUSTED = Rule(name="after_untrusted", decide=Decide.ASK, tier=Tier.BUILTIN)
 """The question of a call with foreign arguments, in a session that has read untrusted content."""
-AUTONOMOUS_UNTRUSTED = Rule(
-    name="autonomous_untrusted", decide=Decide.AUDIT, modes=(Mode.AUTONOMOUS,), tier=Tier.BUILTIN
-)
 BUILTIN = (
     READ_ONLY,
     CONFIRMING,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.invocation import log_failure
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.conditions import is_described
+from leonidas_tools.rules.risky import moves, risky_word
 from leonidas_tools.tools.metadata import ToolCategory, ToolEffect, fingerprint_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class Subject:
         effect: What a call changes.
         server: The MCP server that the tool belongs to.
         requires_approval: Whether a person is asked first.
+        risk: Why a person is asked first unless the settings allow risky tools, such as
+            `risky name 'send'`; empty if `requires_approval` is set or nothing is risky.
+        moves: The same for a tool that moves things, if a call names many.
         asks_about_risks: Whether a person is asked first if its facts contain risks.
         answers_questions: Whether it is one of the library's own tools that report an answer;
             having the name of one is not enough.
@@ -50,6 +54,8 @@ class Subject:
     effect: ToolEffect
     server: str | None = None
     requires_approval: bool = False
+    risk: str = ""
+    moves: bool = False
     asks_about_risks: bool = False
     aliases: tuple[str, ...] = ()
     answers_questions: bool = False
@@ -77,6 +83,10 @@ class Subject:
 def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
     """Return a tool as rules see it, with the settings applied."""
     asks = settings.requires_approval
+    if asks is None:
+        asks = metadata.requires_approval
+    effect = settings.effect or metadata.effect
+    open_to_risk = asks is None and effect is not ToolEffect.READ
     name, server = metadata.name, _server_of(metadata)
     there = _name_there(metadata, server)
     return Subject(
@@ -85,9 +95,11 @@ def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
         category=str(metadata.category),
         set_category=None if settings.category is None else str(settings.category),
         tags=frozenset(metadata.tags if settings.tags is None else settings.tags),
-        effect=settings.effect or metadata.effect,
+        effect=effect,
         server=server,
-        requires_approval=metadata.requires_approval if asks is None else asks,
+        requires_approval=bool(asks),
+        risk=_risk(metadata, there) if open_to_risk else "",
+        moves=open_to_risk and moves(there),
         asks_about_risks=metadata.facts is not None and asks is None,
         answers_questions=metadata.answers_questions,
         metadata=metadata,
@@ -106,6 +118,14 @@ def with_facts(metadata: ToolMetadata | None, arguments: Mapping[str, Any]) -> M
     except Exception as error:  # noqa: BLE001 - code of the tool, which may raise anything
         log_failure(logger, metadata.name, error)
         return {**arguments, "risks": ["unclear"]}
+
+
+def _risk(metadata: ToolMetadata, name: str) -> str:
+    """Return why calls of a tool are risky, by its name on its server or a hint of the server."""
+    word = risky_word(name)
+    if word is not None:
+        return f"risky name {word!r}"
+    return "declared destructive by its server" if metadata.destructive else ""
 
 
 def _server_of(metadata: ToolMetadata) -> str | None:

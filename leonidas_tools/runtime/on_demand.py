@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.settings.effective import after_untrusted_of, either, refused
 from leonidas_tools.toolboxes.approval import answer_question, confirm_action
@@ -96,7 +95,7 @@ class OnDemandTools:
 
     def _rules_may_ask(self) -> bool:
         settings = self._settings.current
-        rules = RuleBook(settings.policies.all_rules())
+        rules = settings.policies.rule_book()
         return any(
             rules.for_tool(
                 subject_of(tool.metadata, settings.for_tool(tool.name, tool.origin))
@@ -109,7 +108,7 @@ class OnDemandTools:
         settings = self._settings.current
         named = [(tool, settings.for_tool(tool.name, tool.origin)) for tool in self._registry]
         return any(either(own.untrusted, tool.metadata.untrusted) for tool, own in named) and any(
-            after_untrusted_of(tool, own, settings.policies) is AfterUntrusted.ASK
+            after_untrusted_of(tool, own, settings.policies) in (None, AfterUntrusted.ASK)
             for tool, own in named
         )
 

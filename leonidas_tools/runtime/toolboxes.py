@@ -287,6 +287,7 @@ class Toolboxes:
         from leonidas_tools.tools.discovery import find_toolbox, made_tools
 
         named, key = settings.toolboxes[index], f"toolboxes.{index}"
+        masked = settings.masked
         try:
             toolbox = find_toolbox(named.name, self._folders())
             opened = opened_roots(self._settings.path)
@@ -299,9 +300,11 @@ class Toolboxes:
                     reach=reach_of(toolbox, own, opened),
                 )
         except RegistryError as error:
-            raise self._error(named.name, str(error), key) from error
+            raise self._error(named.name, masked(str(error)), key) from error
         found = [
-            self._error(named.name, each.message, ".".join([key, named.name, *map(str, each.path)]))
+            self._error(
+                named.name, masked(each.message), ".".join([key, named.name, *map(str, each.path)])
+            )
             for each in problems
         ]
         raise self._error(named.name, found[0].why, found[0].key, found)

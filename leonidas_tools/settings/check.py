@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.approvals.wording import places_in
 from leonidas_tools.policies.cache import stored_fingerprint
 from leonidas_tools.rules.conditions import steps_of
-from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.rule import REQUIRES_APPROVAL, Mode
 from leonidas_tools.rules.subject import Subject, subject_of
 from leonidas_tools.settings.explain import closest
@@ -62,7 +61,8 @@ def check_against(
     for index, rule in enumerate(settings.monitoring.alerts):
         if rule.tool is not None and rule.tool not in known_tools:
             findings += names.unknown(f"monitoring.alerts.{index}.tool", rule.tool)
-    return findings + check_rules(settings, known_tools, more_may_come=more_may_come)
+    findings += check_rules(settings, known_tools, more_may_come=more_may_come)
+    return [replace(each, message=settings.masked(each.message)) for each in findings]
 
 
 class _Names:
@@ -278,7 +278,7 @@ class _RuleCheck:
     def __init__(self, settings: Settings, known: list[_Known], *, more_may_come: bool) -> None:
         self._settings = settings
         self._known = known
-        self._book = RuleBook(settings.policies.all_rules())
+        self._book = settings.policies.rule_book()
         self._unknown: Severity = "warning" if more_may_come else "error"
 
     def findings(self) -> Iterator[Finding]:

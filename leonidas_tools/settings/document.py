@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 import yaml
 
 from leonidas_tools.files.yaml_faults import yaml_fault
-from leonidas_tools.settings.problem import DocumentError, KeyPath, Problem, SettingsDocument
+from leonidas_tools.settings.problem import EMPTY, DocumentError, KeyPath, Problem, SettingsDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,9 @@ def read_document(text: str) -> SettingsDocument:
         return SettingsDocument()
     reader = _NodeReader()
     data = reader.value(root, ())
-    return SettingsDocument(data=data, lines=reader.lines, problems=reader.problems)
+    return SettingsDocument(
+        data=data, lines=reader.lines, problems=reader.problems, nulls=reader.nulls
+    )
 
 
 def compose(text: str) -> yaml.Node | None:
@@ -100,6 +102,7 @@ class _NodeReader:
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
+        self.nulls: list[KeyPath] = []
         self._count = 0
         self._open: set[int] = set()
 
@@ -176,6 +179,10 @@ class _NodeReader:
         if kind == "str":
             return text
         if kind == "null":
+            if text:
+                self.nulls.append(path)
+            elif path:  # a line that is still being typed must not mean "unset"
+                self.problems.append(Problem(EMPTY, path, self.lines.get(path)))
             return None
         try:
             return _SCALARS[kind](text)

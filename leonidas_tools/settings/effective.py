@@ -54,7 +54,8 @@ class EffectiveOptions:
     timeout_seconds: float  # of one attempt; 0 if the tool only waits for another call
     deadline_seconds: float  # of the whole call; 0 for no limit
     untrusted: bool  # whether its results mark the session that reads them
-    after_untrusted: AfterUntrusted  # what happens to its calls in a marked session
+    # what happens to its calls in a marked session; `None` to leave it to the mode
+    after_untrusted: AfterUntrusted | None
     retry_attempts: int
     retries_timeouts: bool  # whether an attempt that timed out is retried too
     retry_delay_seconds: float
@@ -181,8 +182,11 @@ def effect_of(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
 
 def after_untrusted_of(
     tool: AnyTool, settings: ToolConfiguration, policies: PolicySettings
-) -> AfterUntrusted:
-    """Return what happens to the tool's calls in a session that has read untrusted content."""
+) -> AfterUntrusted | None:
+    """Return what happens to the tool's calls in a session that has read untrusted content.
+
+    `None` leaves it to the mode of the session: `ask`, and `deny` in the mode `autonomous`.
+    """
     if effect_of(tool, settings) is ToolEffect.READ or tool.metadata.answers_questions:
         return AfterUntrusted.ALLOW
     return settings.after_untrusted or tool.metadata.after_untrusted or policies.after_untrusted

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from leonidas_tools.settings.models import Settings
-from leonidas_tools.settings.problem import KeyPath, Problem
+from leonidas_tools.settings.problem import EMPTY, KeyPath, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -63,7 +63,7 @@ def explain(
         return Problem(_unknown_key(path, root), path)
     value = error["input"]
     if value is None and error["type"] != "value_error":
-        return Problem("is empty: give it a value, or remove the line", path)
+        return Problem(EMPTY, path)
     message = _message(error, path, None if path in secret else value)
     if error["type"] in _WITHOUT_VALUE or not isinstance(value, str | int | float):
         return Problem(message, path)
@@ -101,19 +101,38 @@ def known_keys(path: KeyPath, root: type[BaseModel] = Settings) -> Collection[st
         >>> sorted(known_keys(("monitoring",)))
         ['alerts', 'history_size', 'prometheus_port', 'tracing']
     """
+    kind = _kind_at(path, root)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind.model_fields.keys()
+    return ()
+
+
+def takes_null(path: KeyPath) -> bool:
+    """Return whether `null` is a value at a path: only where the schema takes any value.
+
+    Example:
+        >>> takes_null(("tools", "search", "custom_parameters", "limit"))
+        True
+        >>> takes_null(("tools", "search", "requires_approval"))
+        False
+    """
+    return _kind_at(path, Settings) is Any
+
+
+def _kind_at(path: KeyPath, root: type[BaseModel]) -> Any:
+    """Return the type of the value at a path; `None` if the schema does not have it."""
     kind: Any = root
     for step in path:
         kind = _bare(kind)
+        if kind is Any:
+            break
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             field = kind.model_fields.get(str(step))
             kind = None if field is None else field.annotation
         else:
             kind = {dict: get_args(kind)[-1:], tuple: get_args(kind)[:1]}.get(get_origin(kind))
             kind = kind[0] if kind else None
-    kind = _bare(kind)
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return kind.model_fields.keys()
-    return ()
+    return _bare(kind)
 
 
 def _bare(kind: Any) -> Any:

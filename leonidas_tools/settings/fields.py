@@ -125,7 +125,7 @@ def number(value: Any) -> Any:
 
 
 def mapping(value: Any) -> Any:
-    """Return an empty mapping for a section whose lines are all commented out."""
+    """Return an empty mapping for `None`, which code may give for a section."""
     return {} if value is None else value
 
 
@@ -293,9 +293,7 @@ Port = Annotated[
     WithJsonSchema(_number_schema("integer", minimum=0, maximum=65535)),
 ]
 Switch = Annotated[bool, WithJsonSchema(_number_schema("boolean", nullable=False))]
-OptionalSwitch = Annotated[
-    bool | None, BeforeValidator(unset), WithJsonSchema(_number_schema("boolean"))
-]
+OptionalSwitch = Annotated[bool | None, WithJsonSchema(_number_schema("boolean"))]
 Parameters = Annotated[dict[str, Any], BeforeValidator(mapping)]
 Texts = Annotated[dict[str, str], BeforeValidator(mapping)]
 Transport = Literal["stdio", "http", "sse"]

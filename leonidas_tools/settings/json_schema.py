@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from docstring_parser import parse
 from pydantic import BaseModel
@@ -100,7 +100,20 @@ def settings_schema() -> dict[str, Any]:
         "type": "object",
         "description": "MCP servers in the format of other programs, used unchanged.",
     }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return cast("dict[str, Any]", _without_null(whole))
+
+
+def _without_null(schema: Any) -> Any:
+    """Return a schema that does not offer `null`, which the file cannot have."""
+    if isinstance(schema, list):
+        return [_without_null(each) for each in schema if each != {"type": "null"}]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: _without_null(value) for key, value in schema.items() if value is not None}
+    if len(kept.get("anyOf", ())) == 1:
+        kept |= kept.pop("anyOf")[0]
+    return kept
 
 
 def _toolboxes(definitions: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +129,7 @@ def _toolboxes(definitions: dict[str, Any]) -> dict[str, Any]:
         "minProperties": 1,
         "maxProperties": 1,
         "properties": own,
-        "additionalProperties": {"type": ["object", "null"]},
+        "additionalProperties": {"type": "object"},
     }
     return {"anyOf": [{"type": "string", "minLength": 1}, named]}
 

@@ -7,6 +7,7 @@ import re
 import sys
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,11 +15,12 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.reading import read_file, why_unreadable
-from leonidas_tools.redaction import is_secret_name
+from leonidas_tools.redaction import KnownSecrets, is_secret_name
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.settings.explain import explain, place
+from leonidas_tools.settings.explain import explain, place, takes_null
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.problem import (
+    EMPTY,
     DocumentError,
     Finding,
     KeyLines,
@@ -35,6 +37,7 @@ TEXTS = "texts"
 FOREIGN = "mcpServers"
 """The key under which other programs list MCP servers."""
 _SHORTEST_OPAQUE = 8
+_TELLING_NAME = "the name of a server contains one of its secrets, and is shown: choose another"
 _VARIABLE = r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?"
 
 
@@ -94,10 +97,8 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
     Raises:
         ConfigurationError: The settings are invalid.
     """
-    from leonidas_tools.settings.document import read_document
-
     try:
-        document = read_document(text)
+        document = settings_document(text)
     except DocumentError as error:
         problem = error.problem
     else:
@@ -108,6 +109,21 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
         if document.data is not None:
             problem = Problem("should be a mapping: keys such as 'tools:', each with its value")
     raise configuration_error([problem], SettingsDocument(), file)
+
+
+def settings_document(text: str) -> SettingsDocument:
+    """Parse the YAML text of settings; a `null` where it is no value is a problem.
+
+    Raises:
+        DocumentError: The text is not YAML, or is nested too deeply or too large.
+    """
+    from leonidas_tools.settings.document import read_document
+
+    document = read_document(text)
+    document.problems.extend(
+        Problem(EMPTY, path) for path in document.nulls if path and not takes_null(path)
+    )
+    return document
 
 
 def _validate(document: SettingsDocument, file: Path | None) -> Settings:
@@ -133,11 +149,22 @@ def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | N
         settings = Settings.model_validate(data)
     except ValidationError as error:
         found = [explain(detail, expansion.secret) for detail in error.errors(include_url=False)]
-        return None, [*problems, *(each for each in found if each.path not in missing)]
+        problems += [each for each in found if each.path not in missing]
+        masked = KnownSecrets(expansion.values).text
+        return None, [replace(each, message=masked(each.message)) for each in problems]
     settings.written.update(expansion.written)
     settings.hidden.update(expansion.values)
-    for server in settings.mcp_servers.values():
+    credentials = [
+        value
+        for value, variable in expansion.values.items()
+        if is_secret_name(variable) and len(value) >= _SHORTEST_OPAQUE
+    ]
+    for name, server in settings.mcp_servers.items():
         server.hide(expansion.values)
+        if any(secret in name for secret in (*credentials, *server.named_secrets())):
+            path = ("mcp_servers", name)
+            line = place(path, document.lines) or place((FOREIGN, name), document.lines)
+            problems.append(Problem(_TELLING_NAME, path[:1], line))
     return settings, problems
 
 
@@ -217,8 +244,8 @@ class Expansion:
         """Paths of values that came from the environment: no message may show them."""
         self.written: dict[str, str] = {}
         """The text with variables, as written, by the text with their values."""
-        self.values: set[str] = set()
-        """Values of the environment that may be secret, by themselves or by the variable's name."""
+        self.values: dict[str, str] = {}
+        """The variables of values that may be secret, by themselves or by the variable's name."""
         self.problems: list[Problem] = []
 
     def expand(self, value: Any, path: KeyPath = ()) -> Any:
@@ -242,7 +269,7 @@ class Expansion:
             self.secret.add(path)
             value = self._environ.get(name)
             if value and (is_secret_name(name) or _is_opaque(value)):
-                self.values.add(value)
+                self.values[value] = name
             if default is not None:
                 return value or default
             if value is None:

@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from leonidas_tools.redaction import MASK, secrets_in
+from leonidas_tools.redaction import MASK, KnownSecrets, secrets_in, texts_in
 from leonidas_tools.redaction.addresses import secrets_of_path
 from leonidas_tools.settings.fields import (
     Count,
@@ -35,6 +35,7 @@ from leonidas_tools.settings.shown import without_secret_options
 from leonidas_tools.settings.tool_configuration import ToolConfiguration
 
 _LONGEST_NAME = 100
+_SHORTEST_CREDENTIAL = 8
 
 
 def _server_name(name: str) -> str:
@@ -208,8 +209,24 @@ class MCPServerSettings(SettingsModel):
 
     def hide(self, values: Collection[str]) -> None:
         """Record the values of the environment in these settings: only the server may see them."""
-        texts = (*self.env.values(), *self.headers.values(), *self.args, self.url or "")
+        texts = list(texts_in(self.model_dump()))
         self._hidden = frozenset(each for each in values if any(each in text for text in texts))
+
+    def masked(self, text: str) -> str:
+        """Return a text about these settings without values of the environment."""
+        return KnownSecrets(self._hidden).text(text)
+
+    def __repr__(self) -> str:
+        return self.masked(super().__repr__())
+
+    def __str__(self) -> str:
+        return self.masked(super().__str__())
+
+    def named_secrets(self) -> Iterator[str]:
+        """Yield the secrets by their names, such as `API_KEY` in `env`, if they are long."""
+        values = secrets_in({"env": self.env, "headers": self.headers})
+        parts = (part for value in values for part in value.split())
+        yield from (each for each in parts if len(each) >= _SHORTEST_CREDENTIAL)
 
     def secrets(self) -> tuple[str, ...]:
         """Return the secret values that the server gets, which its tools must not return."""

@@ -13,8 +13,9 @@ from pydantic import (
 
 from leonidas_tools.calls.call import MAX_ARGUMENT_BYTES
 from leonidas_tools.engines.base import RayConnection
-from leonidas_tools.redaction import secrets_in
+from leonidas_tools.redaction import KnownSecrets, secrets_in
 from leonidas_tools.results.texts import Wording
+from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.rule import Mode, Rule
 from leonidas_tools.settings.fields import (
     Count,
@@ -27,6 +28,7 @@ from leonidas_tools.settings.fields import (
     OptionalCount,
     OptionalNumber,
     Port,
+    ReadsUntrusted,
     TimeLimit,
     mapping,
 )
@@ -37,7 +39,6 @@ from leonidas_tools.settings.mcp_settings import (
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.policy_settings import GuardSettings
 from leonidas_tools.settings.rules import (
-    AfterUntrustedSetting,
     AlwaysSettings,
     ApprovalSettings,
     RuleSettings,
@@ -53,7 +54,7 @@ from leonidas_tools.settings.tool_configuration import (
     merge,
 )
 from leonidas_tools.settings.toolbox_settings import NamedToolboxes
-from leonidas_tools.tools.metadata import AfterUntrusted, ToolOrigin
+from leonidas_tools.tools.metadata import ToolOrigin
 
 __all__ = [
     "AlertRule",
@@ -141,12 +142,15 @@ class PolicySettings(GuardSettings):
         default_timeout: The timeout of one attempt, unless the tool has its own. It cannot be
             switched off.
         mode: How much a session may do by itself: `ask`, `autonomous` or `read_only`.
+        risky: What happens to calls with an effect of tools that do not say whether they require
+            approval, and whose name or MCP server says that they delete, send, pay, or move more
+            than ten things: `ask` or `allow`.
         rules: Which calls are allowed, asked about, denied or recorded.
         always: Questions that were answered with "always", by a name for each.
         approval: How a person is asked.
         after_untrusted: What happens to calls with an effect once the session has read untrusted
             content, if some of their arguments did not come from the user: `ask`, `deny` or
-            `allow`.
+            `allow`. If omitted, they ask, and are denied in the mode `autonomous`.
     """
 
     concurrency: CountOrOff = None
@@ -157,6 +161,7 @@ class PolicySettings(GuardSettings):
     similar_tool: Annotated[Literal["off", "read"], BeforeValidator(_off_word)] = "off"
     default_timeout: TimeLimit = 30.0
     mode: SessionMode = Mode.ASK
+    risky: Literal["ask", "allow"] = "ask"
     rules: tuple[RuleSettings, ...] = ()
     always: Annotated[dict[str, AlwaysSettings], BeforeValidator(mapping)] = Field(
         default_factory=dict
@@ -164,7 +169,7 @@ class PolicySettings(GuardSettings):
     approval: Annotated[ApprovalSettings, BeforeValidator(mapping)] = (
         ApprovalSettings.model_construct()
     )
-    after_untrusted: AfterUntrustedSetting = AfterUntrusted.ASK
+    after_untrusted: ReadsUntrusted = None
 
     @model_validator(mode="after")
     def _rules_have_names_of_their_own(self) -> Self:
@@ -177,6 +182,10 @@ class PolicySettings(GuardSettings):
         """Return the rules for the engine, without the built-in ones."""
         always = [each.rule(name) for name, each in self.always.items()]
         return [*(each.rule() for each in self.rules), *always]
+
+    def rule_book(self) -> RuleBook:
+        """Return the rules for the engine, with the built-in ones."""
+        return RuleBook(self.all_rules(), asks_if_risky=self.risky == "ask")
 
 
 _RESOLVED = ("resolved", "resolved_defaults", "resolved_of_servers", "toolbox_secrets", "wording")
@@ -268,6 +277,16 @@ class Settings(SettingsModel):
     def hidden(self) -> set[str]:
         """Return values of the environment that only tools may see."""
         return self._hidden
+
+    def masked(self, text: str) -> str:
+        """Return a text about these settings without values of the environment."""
+        return KnownSecrets(self._hidden).text(text)
+
+    def __repr__(self) -> str:
+        return self.masked(super().__repr__())
+
+    def __str__(self) -> str:
+        return self.masked(super().__str__())
 
     def for_tool(self, name: str, origin: ToolOrigin | None = None) -> ToolConfiguration:
         """Return the settings of a tool in the active environment, the same object each time.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.policies.lane import default_lane
-from leonidas_tools.redaction import is_secret_name
-from leonidas_tools.rules.engine import RuleBook
+from leonidas_tools.redaction import KnownSecrets, is_secret_name
+from leonidas_tools.rules.rule import Mode
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.settings.effective import effective_options, either, scheduling_of
 from leonidas_tools.settings.shown import shown_parameters
-from leonidas_tools.tools.metadata import RunsOn, ToolMetadata, is_off
+from leonidas_tools.tools.metadata import AfterUntrusted, RunsOn, ToolMetadata, is_off
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,11 @@ def effective(tool: AnyTool, settings: Settings) -> list[Effective]:
         >>> values["effect"].value, values["effect"].source
         ('read', 'decorator')
     """
-    return list(_View(tool, settings).values())
+    values = _View(tool, settings).values()
+    if not settings.hidden:
+        return list(values)
+    secrets = KnownSecrets(settings.hidden)
+    return [replace(each, value=secrets(each.value)) for each in values]
 
 
 _FIELDS = {
@@ -206,12 +210,19 @@ class _View:
         return self._of("lane", value=lane, note=note)
 
     def _approval(self) -> Iterator[Effective]:
-        yield self._of("requires_approval")
-        yield self._of("untrusted")
-        yield self._of("after_untrusted", policy="after_untrusted")
-        mode, source, key = self._of_policy("mode")
-        rules = RuleBook(self._all.policies.all_rules())
         subject = subject_of(self._tool.metadata, self._settings)
+        risk = subject.risk if self._all.policies.risky == "ask" else ""
+        asks = subject.requires_approval or bool(risk)
+        yield self._of("requires_approval", value=asks, note=risk or None)
+        yield self._of("untrusted")
+        mode, source, key = self._of_policy("mode")
+        by_mode = AfterUntrusted.DENY if mode is Mode.AUTONOMOUS else AfterUntrusted.ASK
+        yield self._of(
+            "after_untrusted",
+            policy="after_untrusted",
+            value=self._options.after_untrusted or by_mode,
+        )
+        rules = self._all.policies.rule_book()
         names = [rule for rule in rules.for_tool(subject) if rule.holds_in(mode, subject)]
         decides, by = _decision(names)
         note = f"mode {mode.value!r}" + (f", rules: {', '.join(by)}" if by else "")

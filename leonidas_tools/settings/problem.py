@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 Severity: TypeAlias = Literal["error", "warning", "info"]
+EMPTY = "is empty: give it a value, or remove the line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class SettingsDocument:
     lines: dict[KeyPath, int] = field(default_factory=dict)
     # duplicate keys, values of unknown types
     problems: list[Problem] = field(default_factory=list)
+    # where the word `null` is written
+    nulls: list[KeyPath] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

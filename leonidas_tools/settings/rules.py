@@ -29,7 +29,7 @@ from leonidas_tools.settings.fields import (
     unset,
 )
 from leonidas_tools.settings.model import SettingsModel
-from leonidas_tools.tools.metadata import AfterUntrusted, meant_category
+from leonidas_tools.tools.metadata import meant_category
 from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 
 
@@ -75,11 +75,6 @@ _Categories = Annotated[
 _Effects = Annotated[tuple[_Effect, ...], BeforeValidator(_one_or_more), _list_schema(ToolEffect)]
 _Decision = Annotated[
     Decide, BeforeValidator(choice(Decide)), WithJsonSchema(choice_schema(Decide))
-]
-AfterUntrustedSetting = Annotated[
-    AfterUntrusted,
-    BeforeValidator(choice(AfterUntrusted)),
-    WithJsonSchema(choice_schema(AfterUntrusted)),
 ]
 SessionMode = Annotated[Mode, BeforeValidator(choice(Mode)), WithJsonSchema(choice_schema(Mode))]
 
@@ -147,6 +142,13 @@ class _About(SettingsModel):
     when: _When = Field(default_factory=dict)
     users: Words = ()
     modes: _Modes = ()
+
+    @field_validator("tools", "categories", "tags", "effects", "servers", "users", "modes")
+    @classmethod
+    def _names_any(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not value:
+            raise ValueError("is empty: name at least one, or remove the line to match all")
+        return value
 
     @field_validator("when")
     @classmethod

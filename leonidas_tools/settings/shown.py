@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from leonidas_tools.redaction import MASK, is_secret_name, redact, redact_text
+from leonidas_tools.redaction import MASK, KnownSecrets, is_secret_name, redact, redact_text
 from leonidas_tools.redaction.addresses import shown_path
 
 if TYPE_CHECKING:
@@ -29,11 +29,12 @@ def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
         >>> shown(settings)
         {'tools': {'search': {'custom_parameters': {'api_key': '***'}}}}
     """
+    secrets = KnownSecrets(settings.hidden)
     if tool is not None:
         own = settings.for_tool(tool).model_dump(mode="json")
-        return _tool(_as_written(own, settings.written))
+        return _tool(secrets(_as_written(own, settings.written)))
     plain = settings.model_dump(mode="json", exclude_unset=True)
-    body: dict[str, Any] = _as_written(plain, settings.written)
+    body: dict[str, Any] = secrets(_as_written(plain, settings.written))
     if "defaults" in body:
         body["defaults"] = _tool(body["defaults"])
     if "tools" in body:

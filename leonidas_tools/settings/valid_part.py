@@ -6,8 +6,13 @@ import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from leonidas_tools.settings.document import read_document
-from leonidas_tools.settings.load import FOREIGN, checked, configuration_error, read_settings
+from leonidas_tools.settings.load import (
+    FOREIGN,
+    checked,
+    configuration_error,
+    read_settings,
+    settings_document,
+)
 from leonidas_tools.settings.problem import DocumentError, KeyLines, SettingsDocument
 
 if TYPE_CHECKING:
@@ -69,7 +74,7 @@ def valid_part(text: str, file: Path) -> ValidPart:
         ConfigurationError: The text is not YAML or no mapping, or a problem is not in its keys.
     """
     try:
-        document = read_document(text)
+        document = settings_document(text)
     except DocumentError:
         document = SettingsDocument()
     if not isinstance(document.data, dict):

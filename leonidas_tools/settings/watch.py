@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import errno
+import fcntl
 import logging
+import os
+import signal
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -26,8 +30,9 @@ if TYPE_CHECKING:
 _LOG = visible_logger(__name__)
 
 _POLL_SECONDS = 0.2
-_SETTLE_SECONDS = 0.1
-_SETTLE_LOOKS = 3
+_QUIET_SECONDS = 0.4
+_LOOK_SECONDS = 0.05
+_PATIENCE_SECONDS = 5.0
 _STEP_MILLISECONDS = 20
 _MOST_TOLD = 5
 
@@ -46,9 +51,10 @@ class _Watch:
 class WatchedSettings:
     """The current settings, which may follow a file.
 
-    Inside `async with`, one task of the event loop watches the file. If the file is invalid, half
-    written or missing, or if a check refuses the settings (`add_check`), the last valid settings
-    stay, and a warning names the place. Only a path is watched, and no other source.
+    Inside `async with`, one task of the event loop watches the file, and reads it once no program
+    writes it any more. If the file is invalid or missing, or if a check refuses the settings
+    (`add_check`), the last valid settings stay, and a warning names the place. Only a path is
+    watched, and no other source.
 
     Raises:
         ConfigurationError: The settings are invalid.
@@ -163,20 +169,28 @@ class WatchedSettings:
         async with contextlib.aclosing(_moments(path)) as moments:
             async for _ in moments:
                 if _look(path) != applied:
-                    applied = await _settled(path)
-                    await self._reload_beside()
+                    state = await _at_rest(path)
+                    if await self._reload_beside(path, state):
+                        applied = state
 
-    async def _reload_beside(self) -> None:
-        """Read the file in a thread, since thousands of tools take a while, and apply it here."""
+    async def _reload_beside(self, path: Path, state: object) -> bool:
+        """Read the file in a thread, since thousands of tools take a while, and apply it here.
+
+        Return whether the file was in this state all the while; else nothing is applied.
+        """
         reads = self._reads
         try:
             settings, changes = await asyncio.to_thread(self._read_with_changes)
         except ConfigurationError as error:
-            self._refuse(error)
-            return
+            if is_whole := _look(path) == state:
+                self._refuse(error)
+            return is_whole
+        if _look(path) != state:
+            return False
         with self._lock:
             if reads == self._reads:  # else `reload` or `update` has read newer settings
                 self._adopt(settings, changes)
+        return True
 
     def _read_with_changes(self) -> tuple[Settings, str]:
         settings = self._read()
@@ -226,7 +240,11 @@ class WatchedSettings:
             for finding in check(part.settings)
         ]
         problems = [
-            Problem(finding.message, tuple(finding.key.split(".")), part.line_of(finding.key))
+            Problem(
+                part.settings.masked(finding.message),
+                tuple(finding.key.split(".")),
+                part.line_of(finding.key),
+            )
             for finding in found
             if part.bears(finding)
         ]
@@ -239,7 +257,8 @@ class WatchedSettings:
         if findings:
             from leonidas_tools.settings.load import refusal
 
-            raise refusal(findings, text, self.path)
+            masked = [replace(each, message=settings.masked(each.message)) for each in findings]
+            raise refusal(masked, text, self.path)
 
     def _refuse(self, error: ConfigurationError) -> None:
         if str(error) != str(self.last_error):
@@ -313,15 +332,43 @@ async def _moments(path: Path) -> AsyncGenerator[None, None]:
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _settled(path: Path) -> object:
-    """Wait until writing stops, for a limited time, and return the state of the file."""
+async def _at_rest(path: Path) -> object:
+    """Wait until the file is unchanged for a while and not open for writing; return its state."""
+    loop = asyncio.get_running_loop()
+    start = since = loop.time()
     seen = _look(path)
-    for _ in range(_SETTLE_LOOKS):
-        await asyncio.sleep(_SETTLE_SECONDS)
-        before, seen = seen, _look(path)
-        if seen == before:
-            break
+    patient = True
+    while loop.time() - since < _QUIET_SECONDS or _is_being_written(path):
+        if patient and loop.time() - start > _PATIENCE_SECONDS:
+            patient = False
+            _LOG.warning("%s is still being written: it is read when its writer closes it", path)
+        await asyncio.sleep(_LOOK_SECONDS)
+        if (state := _look(path)) != seen:
+            seen, since = state, loop.time()
     return seen
+
+
+def _is_being_written(path: Path) -> bool:
+    """Return whether a program has the file open for writing, if the system can tell.
+
+    Linux grants a lease for reading only while no one does.
+    """
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        # A writer that comes in between would be announced by SIGIO, which ends the process.
+        fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    finally:
+        os.close(handle)
+    return False
 
 
 def _look(path: Path) -> object:

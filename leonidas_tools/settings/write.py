@@ -288,7 +288,7 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
     if not place.rest:
         return _with_replaced(text, place.entry, value)
     if place.entry.is_null(text):
-        return _fill(text, place, value)
+        return _with_replaced(text, place.entry, _nested(place.rest, value))
     raise _EditError("has a value where a mapping is needed: remove it first")
 
 
@@ -301,12 +301,16 @@ def delete_key(text: str, path: KeyPath) -> str:
     Example:
         >>> delete_key("a: 1\n# about b\nb: 2\nc: 3\n", ("b",))
         'a: 1\n# about b\nc: 3\n'
+        >>> delete_key("a:\n  b: 2\nc: 3\n", ("a", "b"))
+        'a: {}\nc: 3\n'
     """
     place = _find(text, path)
     if place.entry is None or place.rest:
         return text
     entry, entries = place.entry, place.entries
     if not place.mapping.flow_style:
+        if len(entries) == 1 and len(path) > 1:  # nothing below a key would not be a mapping
+            return set_key(text, path[:-1], {})
         start = text.rfind("\n", 0, entry.key_start) + 1
         return text[:start] + text[_line_end(text, entry.end) :]
     index = [other.key_start for other in entries].index(entry.key_start)
@@ -405,16 +409,6 @@ def _insert(text: str, place: _PathPosition, value: Any) -> str:
         return before + comma + space + inner + text[close:]
     lines = _lines(text, (place.key, *place.rest), value, place.entries[0].key_column)
     return _splice(text, _line_end(text, place.entries[-1].end), lines)
-
-
-def _fill(text: str, place: _PathPosition, value: Any) -> str:
-    """Add a mapping to a key that has no value."""
-    entry = place.entry
-    assert entry is not None
-    if entry.start < entry.end or place.mapping.flow_style:
-        return _with_replaced(text, entry, _nested(place.rest, value))
-    lines = _lines(text, place.rest, value, entry.key_column + _STEP)
-    return _splice(text, _line_end(text, entry.end), lines)
 
 
 def _with_replaced(text: str, entry: _Entry, value: Any) -> str:

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.errors import LeonidasError, RegistryError
+from leonidas_tools.files.modules import find_in_folders, forget_in_folder
 from leonidas_tools.redaction import redact_text
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.tools.tool import Tool, as_tool
@@ -83,7 +84,7 @@ money.'
         )
     top = name.partition(".")[0]
     for folder in folders:
-        if importlib.machinery.PathFinder.find_spec(top, [str(folder)]) is not None:
+        if _find_in(folder, name):
             return _toolbox_of(_import_from(folder, name))
     points = entry_points(group=ENTRY_POINT_GROUP, name=name)
     if points:
@@ -252,24 +253,34 @@ def _plain(summary: str, tools: Callable[[], Sequence[AnyTool | Callable[..., An
 
 
 def _import_from(folder: Path, name: str) -> ModuleType:
-    """Import a module from a folder, as a script in that folder would import it."""
-    home = str(folder.resolve())
-    loaded = sys.modules.get(name.partition(".")[0])
-    if loaded is not None and not _lies_in(loaded, home):
+    """Import a module from a folder, and nothing else from there; `sys.path` stays as it is."""
+    home, top = str(folder.resolve()), name.partition(".")[0]
+    loaded = sys.modules.get(top)
+    if top in sys.stdlib_module_names or (loaded is not None and not _lies_in(loaded, home)):
         raise RegistryError(
             f"The toolbox {name!r} in {folder} has the name of a module that is imported already: "
             f"rename the file"
         )
-    # The folder is first in the path during the import, so that the module finds its neighbours;
-    # afterwards it is last, for later imports.
-    sys.path.insert(0, home)
+    if loaded is None:
+        find_in_folders([(top, home)])
     try:
-        importlib.invalidate_caches()
         return _import(name)
-    finally:
-        sys.path.remove(home)
-        if home not in sys.path:
-            sys.path.append(home)
+    except RegistryError as error:
+        if loaded is None:
+            forget_in_folder(top, home)
+        missing = getattr(error.__cause__, "name", None) or ""
+        if isinstance(error.__cause__, ModuleNotFoundError) and _find_in(folder, missing):
+            raise RegistryError(
+                f"The toolbox {name!r} imports {missing!r}, which lies beside it, and only what "
+                f"the settings name is imported from there: make a package of them, such as "
+                f"{top}/__init__.py and {top}/{missing}.py, and write 'from . import {missing}'"
+            ) from error
+        raise
+
+
+def _find_in(folder: Path, name: str) -> bool:
+    top = name.partition(".")[0]
+    return importlib.machinery.PathFinder.find_spec(top, [str(folder)]) is not None
 
 
 def _lies_in(module: ModuleType, folder: str) -> bool:

@@ -263,7 +263,10 @@ class ToolMetadata:
         max_result_tokens: The maximum length of its result, in tokens, which are estimated.
         overflow: The part of a longer result that is kept: the `head`, the `tail`, `both`, or all
             of it, so that the model can read more (`spill`).
-        requires_approval: Whether a call needs the approval of a person; a policy enforces it.
+        requires_approval: Whether a call needs the approval of a person; a policy enforces it. If
+            omitted, a tool with an effect asks whose name or server says that it deletes, sends,
+            pays or moves many things (`policies.risky`).
+        destructive: Whether its MCP server declares it destructive.
         behavior: Whether the model waits for it.
         scheduling: When the model speaks about its responses, if it did not wait; one word for all
             final ones, or a mapping of `ok`, `error`, `late` and `progress`.
@@ -319,7 +322,7 @@ class ToolMetadata:
     polling: bool = False
     max_result_tokens: int | None = None
     overflow: Overflow = Overflow.HEAD
-    requires_approval: bool = False
+    requires_approval: bool | None = None
     behavior: ToolBehavior | None = None
     scheduling: Scheduling | None = None
     on_cancel: OnCancel | None = None
@@ -338,6 +341,7 @@ class ToolMetadata:
     origin: ToolOrigin | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict, repr=False)
     quarantine: str | None = None
+    destructive: bool = False
     facts: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = field(default=None, repr=False)
     answers_questions: bool = False
 
@@ -500,7 +504,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     **{option: partial(_text, option) for option in ("description", "filler", "name", "version")},
 }
 _OPTIONS = frozenset(f.name for f in fields(ToolMetadata)) - {"parameters"} | {"undo"}
-_INTERNAL = frozenset({"answers_questions", "fixed", "origin", "quarantine"})
+_INTERNAL = frozenset({"answers_questions", "destructive", "fixed", "origin", "quarantine"})
 """Options that only this package sets; no message suggests them."""
 
 

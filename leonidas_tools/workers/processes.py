@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from leonidas_tools.calls.call import Media, ToolResult
 from leonidas_tools.errors import RetryableError, ToolError
+from leonidas_tools.files.modules import modules_in_folders
 from leonidas_tools.results.texts import from_json, say
 from leonidas_tools.workers.jobs import in_own_thread
 
@@ -75,6 +76,7 @@ class Target(NamedTuple):
     module: str
     name: str
     is_tool: bool
+    beside: tuple[tuple[str, str], ...]  # the toolboxes beside the settings, with their folders
 
 
 def why_not_portable(function: Callable[..., Any]) -> str | None:
@@ -137,9 +139,9 @@ def target_of(function: Callable[..., Any]) -> Target:
         for step in name.split("."):
             found = getattr(found, step, None)
         if module is not None and (found is function or _is_tool_of(found, function)):
-            return Target(None, module, name, found is not function)
+            return Target(None, module, name, found is not function, modules_in_folders())
         try:
-            return Target(pickle.dumps(function), "", name, False)
+            return Target(pickle.dumps(function), "", name, False, modules_in_folders())
         except Exception as error:  # noqa: BLE001 - types of the tool may do anything
             problem = say("not_portable_type", name=name, type=type(error).__name__)
     raise ToolError(say("not_portable", problem=problem), reason_code="not_portable")

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.sendable import sendable
 from leonidas_tools.errors import RetryableError, ToolError
+from leonidas_tools.files.modules import find_in_folders
 from leonidas_tools.redaction.failures import raised_at
 from leonidas_tools.results.texts import to_json
 
@@ -124,8 +125,9 @@ def load_main(kind: str, name: str, arguments: list[str]) -> None:
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
 
 
-def found(pickled: bytes | None, module: str, name: str, is_tool: bool) -> Any:
+def found(pickled: bytes | None, module: str, name: str, is_tool: bool, beside: Any = ()) -> Any:
     """Return the function of a target."""
+    find_in_folders(map(tuple, beside))
     if pickled is not None:
         return pickle.loads(pickled)  # noqa: S301 - from the parent
     found: Any = importlib.import_module(module)

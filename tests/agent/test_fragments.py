@@ -31,7 +31,7 @@ def weigh(what: str) -> int:
     return len(what)
 
 
-@tool(effect="once")
+@tool(effect="once", requires_approval=False)
 def pay(amount: int) -> str:
     """Pays."""
     return f"paid {amount}"

@@ -433,7 +433,7 @@ def test_bounds_names_and_fragments_are_checked_when_it_is_made():
 
 @pytest.mark.parametrize("what", ["pay", "bake"])
 async def test_what_a_fragment_needs_approval_for_is_asked_and_its_bounds_hold(what):
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     def pay(amount: int) -> str:
         """Pays."""
         return f"paid {amount}"

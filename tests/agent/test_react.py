@@ -112,7 +112,7 @@ def test_a_call_that_a_result_has_shown_to_the_model_does_not_run(echo, page, co
         """Reads."""
         return page
 
-    @tool
+    @tool(requires_approval=False)
     async def pay(to: str) -> None:
         """Pays."""
         paid.append(to)
@@ -250,6 +250,7 @@ def test_an_empty_answer_is_asked_about():
 def test_native_arguments_that_were_cut_off_never_run():
     ran = []
 
+    @tool(requires_approval=False)
     def delete(paths: list[str]) -> None:
         """Deletes files."""
         ran.append(paths)

@@ -23,7 +23,7 @@ class Household:
     def __init__(self, *script):
         self.paid, self.session = [], ToolSession(user="ana")
 
-        @tool
+        @tool(requires_approval=False)
         async def pay(name: str) -> None:
             self.paid.append(name)
 

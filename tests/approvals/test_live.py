@@ -356,7 +356,7 @@ async def test_an_equal_call_waits_for_a_payment_that_a_person_has_approved_else
 async def test_the_model_reads_what_a_person_has_decided_after_a_failure():
     runs = []
 
-    @tool
+    @tool(requires_approval=False)
     async def send(to: str) -> str:
         """Sends."""
         runs.append(to)

@@ -27,7 +27,7 @@ class Office:
         async def look_up(name: str) -> str:
             return name
 
-        @tool
+        @tool(requires_approval=False)
         async def pay(to: str, amount: float, note: str = "") -> str:
             self.done.append((to, amount))
             return "paid"
@@ -310,7 +310,7 @@ async def test_a_call_with_numbers_only_is_the_users_where_its_name_was_said():
     async def set_volume(percent: int) -> None:
         done.append(percent)
 
-    @tool
+    @tool(requires_approval=False)
     async def delete_file(file_id: str) -> None:
         done.append(file_id)
 
@@ -417,7 +417,10 @@ async def test_a_yes_by_voice_counts_after_the_whole_question():
         ({}, {"tools": {"read_page": {"untrusted": False}}}, "ok"),
         ({"after_untrusted": "allow"}, {"tools": {"pay": {"after_untrusted": "deny"}}}, "denied"),
         ({"mode": "autonomous", "after_untrusted": "deny"}, {}, "denied"),
-        ({"mode": "autonomous"}, {}, "ok"),
+        ({"mode": "autonomous"}, {}, "denied"),
+        ({"mode": "autonomous", "after_untrusted": "ask"}, {}, "pending_approval"),
+        ({"mode": "autonomous", "after_untrusted": "allow"}, {}, "ok"),
+        ({"mode": "autonomous"}, {"tools": {"pay": {"after_untrusted": "allow"}}}, "ok"),
         ({"mode": "read_only"}, {}, "denied"),
         ({"rules": [{"name": "pays", "tools": "pay", "decide": "allow"}]}, {}, "pending_approval"),
         ({"rules": [{"name": "no", "tools": "pay", "decide": "deny"}]}, {}, "denied"),
@@ -438,11 +441,30 @@ async def test_a_denial_by_the_settings_names_what_was_read():
     assert denied.reason_code == "denied_by_rule"
 
 
-async def test_an_autonomous_call_is_recorded_with_the_reason():
+async def test_an_autonomous_call_is_denied_and_says_what_to_do():
     office = Office(policies={"mode": "autonomous"})
+    office.hear("Pay 5 to Ana Silva")
     await office.call("read_page")
-    await office.call("pay", to="Eve", amount=5)
-    assert office.told("tool_approval_answer")[0]["rule"] == "autonomous_untrusted"
+    denied = await office.call("pay", to="Eve", amount=5)
+    assert denied.message.startswith(
+        "'pay' was not run. The user has not said all of its arguments, and results of "
+        "read_page were read, which "
+        "may come from anyone. Tell the user what you would do: it runs once they have said its "
+        "values, or once policies.after_untrusted lets it."
+    )
+    assert office.told("tool_approval_answer")[0]["rule"] == "after_untrusted"
+    assert (await office.call("pay", to="Ana Silva", amount=5)).ok
+    assert office.done == [("Ana Silva", 5)]
+
+
+async def test_an_autonomous_call_of_an_asking_session_asks():
+    office = Office()
+    await office.call("read_page")
+    pay = office.tools.execute(
+        "pay", {"to": "Eve", "amount": 5}, session=office.session, autonomous=True
+    )
+    assert (await pay).status == "pending_approval"
+    assert office.done == []
 
 
 async def test_the_mark_is_reported_once_for_each_tool():

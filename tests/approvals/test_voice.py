@@ -457,7 +457,7 @@ async def test_a_negation_before_the_question_of_a_rule_turns_it_round(before):
     ],
 )
 async def test_a_message_counts_the_items_and_says_each_once(files, asked):
-    @tool
+    @tool(requires_approval=False)
     async def delete(files: list | dict) -> None:
         """Delete files."""
 
@@ -546,7 +546,7 @@ async def test_the_tool_for_the_answer_is_there_while_anything_may_be_asked():
 
 
 async def test_the_tool_for_the_answer_stays_once_the_rule_of_a_session_has_asked():
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def send() -> str:
         return "sent"
 

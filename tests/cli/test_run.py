@@ -450,3 +450,10 @@ def test_help_has_a_short_option(leonidas, arguments):
 
 def test_the_version_is_that_of_the_package(leonidas):
     assert leonidas("--version").stdout == f"leonidas {version('leonidas-tools')}\n"
+
+
+def test_the_working_directory_is_not_imported_from(started, tmp_path):
+    for name in ("typer", "snappy", "rich", "yaml"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from here')\n")
+    assert started("--version").stdout == f"leonidas {version('leonidas-tools')}\n"
+    assert started("config", "check").returncode == 0

@@ -131,7 +131,7 @@ def paying():
     """A tool whose effect happens once, what it has paid, and an event of its beginning."""
     paid, begun = [], asyncio.Event()
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(amount: int) -> str:
         paid.append(amount)
         begun.set()

@@ -31,9 +31,7 @@ steps:
 
 async def leonidas(*words, **options):
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "leonidas_tools",
+        *(sys.executable, "-P", "-m", "leonidas_tools"),
         *words,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -159,8 +157,11 @@ async def until(holds):
 async def two_workers(folder, *, settings="{}", scenario=SCENARIO):
     (folder / "tools.yaml").write_text(settings)
     (folder / "hello.yaml").write_text(scenario)
+    for name in ("snappy", "typer", "pydantic", "leonidas_tools"):  # as a model may write there
+        (folder / f"{name}.py").write_text("raise SystemExit('imported from here')\n")
     files = ("--config", str(folder / "tools.yaml"), "--scenario", str(folder / "hello.yaml"))
-    server = await leonidas("serve", "--http", "0", "--workers", "2", *files)
+    options = {"cwd": folder}
+    server = await leonidas("serve", "--http", "0", "--workers", "2", *files, **options)
     try:
         yield server
     finally:

@@ -333,7 +333,7 @@ async def test_tools_that_change_reach_the_running_session():
 
 
 async def test_a_session_that_becomes_read_only_takes_its_tools_from_the_model():
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     def send() -> str:
         """Sends."""
         return "sent"
@@ -361,7 +361,7 @@ async def test_a_session_that_becomes_read_only_takes_its_tools_from_the_model()
 
 
 async def test_a_session_that_begins_read_only_declares_nothing_that_changes_anything():
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     def send() -> str:
         """Sends."""
         return "sent"

@@ -41,7 +41,7 @@ def subtract(a: int, b: int) -> int:
 
 
 class Shop:
-    @tool
+    @tool(requires_approval=False)
     def buy(self, item: str) -> str:
         """Buy."""
         return item

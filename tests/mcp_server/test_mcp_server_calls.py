@@ -39,7 +39,7 @@ class Bank:
     def __init__(self, **options):
         self.moved = []
         self.begun, self.go, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.tool = tool(effect="once", **options)(self.pay)
+        self.tool = tool(**{"effect": "once", "requires_approval": False, **options})(self.pay)
 
     async def pay(self, amount: int) -> str:
         """Moves money."""

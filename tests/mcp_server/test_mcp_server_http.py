@@ -162,7 +162,7 @@ async def test_a_server_that_stops_finds_no_fault_with_a_request_that_is_half_se
 async def test_a_server_that_stops_lets_a_call_finish_that_happens_once(serve, mode):
     begun, done = asyncio.Event(), []
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay() -> str:
         """Pays."""
         begun.set()
@@ -184,7 +184,7 @@ async def test_a_server_that_stops_lets_a_call_finish_that_happens_once(serve, m
 async def test_a_call_whose_request_id_is_in_use_is_refused_and_does_not_run(serve, first_is):
     paid, begun, may_end = [], asyncio.Event(), asyncio.Event()
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(number: int) -> str:
         """Pays."""
         begun.set()

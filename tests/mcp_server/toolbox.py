@@ -29,7 +29,7 @@ def noisy(text: str) -> str:
     return f"read {read!r} and {child!r}"
 
 
-@tool(effect="once")
+@tool(effect="once", requires_approval=False)
 def pay(begun: str, done: str) -> str:
     """Takes a moment, in which it must not be stopped."""
     Path(begun).touch()

@@ -22,7 +22,7 @@ class House:
             self.ran.append("get_weather")
             return city
 
-        @tool(effect="once")
+        @tool(effect="once", requires_approval=False)
         async def send_message(city: str) -> str:
             """Sends a message."""
             self.ran.append("send_message")

@@ -412,7 +412,7 @@ def names_of(declared):
 
 
 async def test_the_mode_of_a_session_hides_there_what_it_denies():
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     def send() -> None:
         """Sends."""
 

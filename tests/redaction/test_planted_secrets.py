@@ -307,7 +307,7 @@ async def test_no_secret_is_spoken_or_shown_when_a_person_is_asked(config):
 
 
 async def test_a_rule_that_denies_says_no_secret(config):
-    @tool
+    @tool(requires_approval=False)
     async def pay(pin: Annotated[str, Secret]) -> str:
         return "paid"
 

@@ -27,11 +27,11 @@ class Card(BaseModel):
     check: Annotated[str, Secret]
 
 
-@tool
+@tool(requires_approval=False)
 async def pay(card: Card, note: str = "") -> None: ...
 
 
-@tool
+@tool(requires_approval=False)
 async def pay_all(cards: list[Card]) -> None: ...
 
 

@@ -41,7 +41,9 @@ def send_mail(to: list[str] | str, amount: float = 5, note: object = None) -> st
 async def outcome(rules, **arguments):
     named = [{"name": f"rule {n}", **rule} for n, rule in enumerate(rules)]
     tools = AdvancedToolProcessor(
-        [Tool(send_mail, effect="once")], {"policies": {"rules": named}}, builtin_tools=False
+        [Tool(send_mail, effect="once")],
+        {"policies": {"risky": "allow", "rules": named}},
+        builtin_tools=False,
     )
     async with tools:
         return (await tools.execute("send_mail", arguments)).status.value
@@ -182,7 +184,8 @@ async def sent(arguments, when, *, tool=send_mail, parameters=None, **settings):
         made = Tool.from_json_schema(
             name="send_mail", description="Sends.", parameters=parameters, function=lambda **_: "ok"
         )
-    rules = {"policies": {"rules": [{**DENIES, "name": "r", "when": when}]}, **settings}
+    policies = {"risky": "allow", "rules": [{**DENIES, "name": "r", "when": when}]}
+    rules = {"policies": policies, **settings}
     async with AdvancedToolProcessor([made], rules, builtin_tools=False) as tools:
         return (await tools.execute("send_mail", arguments)).status.value
 
@@ -232,7 +235,7 @@ async def test_a_rule_is_about_an_argument_that_gemini_knows_by_another_name(pat
         function=lambda **_: "sent",
     )
     rule = {**DENIES, "name": "r", "when": {path: {"matches": "@evil"}}}
-    config = {"policies": {"rules": [rule]}}
+    config = {"policies": {"risky": "allow", "rules": [rule]}}
     async with AdvancedToolProcessor([mail], config, builtin_tools=False) as tools:
         assert await answer(tools, e_mail="m@evil") == "denied"
         assert await answer(tools, e_mail="a@home") == "ok"
@@ -252,7 +255,9 @@ async def test_a_fallback_is_judged_by_rules_of_its_own():
 
     rule = {"name": "r", "tools": "send", "when": {"to": {"matches": "@evil"}}, "decide": "deny"}
     tools = [Tool(look, effect="read", fallback_tools=["send"]), Tool(send, effect="read")]
-    async with AdvancedToolProcessor(tools, {"policies": {"rules": [rule]}}) as processor:
+    async with AdvancedToolProcessor(
+        tools, {"policies": {"risky": "allow", "rules": [rule]}}
+    ) as processor:
         await processor.execute("look", {"to": "m@evil"})
         assert ran == []
         await processor.execute("look", {"to": "a@home"})

@@ -227,7 +227,8 @@ def test_an_mcp_tool_is_denied_by_the_name_of_its_server_under_any_local_name(na
     for decide in ("deny", "ask"):
         for pattern in ("delete", "files__delete", "del*", name):
             assert decided(rule("no", decide, tools=[pattern]), about=about) == (decide, "no")
-        assert decided(rule("no", decide, tools=["other__delete"]), about=about)[0] == "allow"
+        other = rule("no", decide, tools=["other__delete"])
+        assert decided(other, about=about) == ("ask", "requires_approval")  # by its name alone
 
 
 def test_what_allows_a_tool_of_ours_allows_no_tool_that_a_server_calls_the_same():

@@ -26,7 +26,7 @@ def look(where: str) -> str:
     return f"nothing {where}"
 
 
-@tool(effect="once")
+@tool(effect="once", requires_approval=False)
 def wipe(disk: str) -> str:
     """Wipe a disk."""
     return f"{disk} is empty"

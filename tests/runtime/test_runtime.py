@@ -123,7 +123,7 @@ def test_an_mcp_server_runs_without_genai_processors_and_without_google_genai():
 
 
 async def test_a_tool_calls_others_in_the_session_of_its_own_call():
-    @tool
+    @tool(requires_approval=False)
     async def send(to: str) -> str:
         """Send something."""
         return f"sent to {to}"

@@ -234,7 +234,7 @@ def test_settings_with_toolboxes_can_be_written_and_read_again():
     [
         ("[demo, {files: {roots: [~/notes]}}]", True),
         ("[{shop_tools: {}}]", True),
-        ("[{shop_tools: }]", True),
+        ("[{shop_tools: }]", False),
         ("[{a: {}, b: {}}]", False),
         ("[5]", False),
         ("demo", False),

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession
+from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession, tool
 from leonidas_tools.errors import SessionValueError
 
 
@@ -81,6 +81,7 @@ def test_an_object_can_be_put_under_its_base_class():
 
 
 async def test_the_developer_reads_it_and_not_the_model(caplog):
+    @tool(requires_approval=False)
     async def pay(ctx: ToolContext) -> str:
         """Pay."""
         return ctx.session.get(Deps).account

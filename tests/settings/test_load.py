@@ -392,10 +392,53 @@ def test_yaml_is_read_as_version_1_2():
     }
 
 
-def test_sections_that_are_commented_out_are_empty():
-    text = "tools:\ndefaults:\nmcp_servers:\nmonitoring:\npolicies:\nversion: 1\n"
-    assert load_text(text) == Settings()
-    assert load_text("tools:\n  t:\n").for_tool("t") == ToolConfiguration()
+EMPTY = [
+    "tools",
+    "policies",
+    "policies.rules",
+    "policies.rules.0.tools",
+    "policies.rules.0.when.amount.equals",
+    "policies.always",
+    "tools.pay",
+    "tools.pay.enabled",
+    "tools.pay.requires_approval",
+    "tools.pay.environment_specific.development",
+    "tools.pay.custom_parameters.limit",
+    "toolboxes",
+    "toolboxes.0.files",
+    "toolboxes.0.files.roots",
+    "toolboxes.0.files.roots.0",
+    "mcp_servers.mail",
+    "mcp_servers.mail.exclude",
+    "mcp_servers.mail.tools.send.arguments",
+    "mcpServers.mail.args",
+    "texts.disabled",
+]
+
+
+@pytest.mark.parametrize("key", EMPTY)
+@pytest.mark.parametrize("value", ["", "~", "null"])
+def test_an_empty_value_is_refused_with_its_line(key, value):
+    if value and key.endswith(("equals", "limit")):
+        return  # any value is one, also none
+    text, indent = "version: 1\n", ""
+    for step in key.split("."):
+        text += f"{indent}-\n" if step.isdigit() else f"{indent}{step}:\n"
+        indent += "  "
+    with pytest.raises(ConfigurationError) as caught:
+        load_text(text.rstrip("\n") + f" {value}\n")
+    found = [(each.key, each.line, each.message) for each in caught.value.problems]
+    message = "is empty: give it a value, or remove the line"
+    assert (key, text.count("\n"), message) in [(k, n, m.split("\n")[0]) for k, n, m in found]
+
+
+def test_null_is_a_value_where_any_value_is():
+    settings = load_text(
+        "tools: {pay: {custom_parameters: {limit: null}}}\n"
+        "policies: {rules: [{name: a, decide: deny, when: {to: {equals: null}}}]}\n"
+    )
+    assert settings.for_tool("pay").custom_parameters == {"limit": None}
+    assert settings.policies.rules[0].when["to"].equals is None
 
 
 def test_merge_keys_and_anchors_work():

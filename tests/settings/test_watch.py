@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.settings import watch
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.watch import WatchedSettings
@@ -222,26 +223,55 @@ async def test_a_directory_that_vanishes_and_comes_back_is_followed(path, warned
         await changes.until(2)
 
 
-async def test_a_file_that_is_rewritten_all_the_time_is_applied_all_the_same(path):
+async def test_a_file_open_for_writing_waits(path, warned, monkeypatch):
+    monkeypatch.setattr(watch, "_PATIENCE_SECONDS", 0.5)
     watched = WatchedSettings(path)
-    stop = threading.Event()
+    changes = Changes(watched)
+    async with watched:
+        with path.open("w") as file:
+            file.write(text(2).rstrip("\n"))  # valid, and another timeout
+            file.flush()
+            assert "is still being written" in await warned.next()
+            assert watched.generation == 1
+            file.write("30\n")
+        await changes.until(230)
+    assert changes.seen == [230]
 
-    def write() -> None:
-        number = 1
-        while not stop.wait(0.02):
-            number += 1
-            rename_over(path, text(number))
 
-    changed = asyncio.Event()
-    watched.on_change(lambda _: changed.set())
-    async with watched, asyncio.timeout(10):
-        writing = asyncio.create_task(asyncio.to_thread(write))
-        for _ in range(2):
-            await changed.wait()
-            changed.clear()
-        stop.set()
-        await writing
-    assert watched.last_error is None
+async def test_an_edit_in_several_steps_is_one(path, monkeypatch):
+    steps = iter(range(2, 12))
+
+    def look_and_write(path: Path) -> object:
+        state = look(path)
+        if (number := next(steps, None)) is not None:
+            path.write_text(text(number))
+        return state
+
+    look = watch._look
+    monkeypatch.setattr(watch, "_look", look_and_write)
+    watched = WatchedSettings(path)
+    changes = Changes(watched)
+    async with watched:
+        await changes.until(11)
+    assert changes.seen == [11]
+
+
+async def test_a_file_written_while_it_is_read_is_read_again(path, monkeypatch):
+    watched = WatchedSettings(path)
+    changes = Changes(watched)
+    read = watched._read_with_changes
+
+    def read_torn() -> tuple[Settings, str]:
+        result = read()
+        if timeout_of(result[0]) == 2:
+            path.write_text(text(3))
+        return result
+
+    monkeypatch.setattr(watched, "_read_with_changes", read_torn)
+    async with watched:
+        path.write_text(text(2))
+        await changes.until(3)
+    assert changes.seen == [3]
 
 
 async def test_an_edit_between_reading_and_entering_is_found(path):

@@ -36,7 +36,7 @@ tools:   # all of them
 
   # About b.
   b: {timeout: 2, priority: high}  # on one line
-  c:
+  c: {}
   d:
     description: |
       Some
@@ -92,14 +92,7 @@ EDITS = {
     ),
     "a key of a tool without any": (
         {"tools.c.environment_specific.production.timeout": 5},
-        {
-            "  c:": [
-                "  c:",
-                "    environment_specific:",
-                "      production:",
-                "        timeout: 5",
-            ]
-        },
+        {"  c: {}": ["  c: {environment_specific: {production: {timeout: 5}}}"]},
     ),
     "text of several lines": (
         {"tools.d.description": "Other\nlines"},
@@ -117,7 +110,11 @@ EDITS = {
         {"policies.threads": 5},
         {"monitoring: {}": ["monitoring: {}", "policies:", "  threads: 5"]},
     ),
-    "nothing: a key": ({"defaults.timeout": None}, {"  timeout:   5s   # aligned by hand": []}),
+    "nothing: a key": ({"tools.d.lane": None}, {"    lane: 'quoted'": []}),
+    "nothing: the only key": (
+        {"defaults.timeout": None},
+        {"defaults:": ["defaults: {}"], "  timeout:   5s   # aligned by hand": []},
+    ),
     "nothing: the first on one line": (
         {"tools.b.timeout": None},
         {B: ["  b: {priority: high}  # on one line"]},

@@ -19,7 +19,7 @@ def say(text):
     os.write(1, f"{text}\n".encode())
 
 
-@tool(effect="once", lane="a")
+@tool(effect="once", lane="a", requires_approval=False)
 async def buy(number: int, more: str = "") -> int:
     say(f"started {number}")
     await asyncio.sleep(0.001)

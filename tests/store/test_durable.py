@@ -137,7 +137,7 @@ PARTLY_STORED = {
 def paying_into(paid):
     """Return a tool with a side effect that notes its arguments."""
 
-    @tool(effect="once", secrets=["pin"])
+    @tool(effect="once", secrets=["pin"], requires_approval=False)
     async def pay(pin: str = "", note: str = "") -> str:
         paid.append({"pin": pin} if pin else {"note": note})
         return f"payment {len(paid)}"
@@ -183,7 +183,7 @@ async def test_another_process_gives_no_result_for_a_call_that_only_looks_equal(
 async def test_many_other_calls_do_not_let_a_repeated_call_run_again(where):
     paid = []
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(amount: int) -> str:
         paid.append(amount)
         return f"{amount} paid"

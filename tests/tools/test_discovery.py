@@ -183,7 +183,7 @@ def place(tmp_path, monkeypatch):
         return target
 
     yield place
-    sys.path[:] = path
+    assert sys.path == path
     forget_modules_in(tmp_path)
 
 
@@ -193,11 +193,56 @@ def loaded(settings):
     }
 
 
-def test_a_toolbox_is_found_beside_the_settings_with_its_neighbours(place):
+def test_a_toolbox_is_found_beside_the_settings(place):
+    place("shop_tools.py", TOOL.format(name="price"))
+    settings = place("tools.yaml", "version: 1\ntoolboxes: [shop_tools]\n")
+    assert loaded(settings) == {"price"}
+
+
+def test_nothing_else_is_imported_from_beside_the_settings(place):
+    place("shop_tools.py", TOOL.format(name="price"))
+    place("elsewhere/here_tools.py", TOOL.format(name="here"))
+    settings = place("tools.yaml", "version: 1\ntoolboxes: [shop_tools, here_tools]\n")
+    assert loaded(settings) == {"price", "here"}
+    for file in ("lt_planted.py", "elsewhere/lt_planted.py", "lt_package/__init__.py"):
+        place(file, "raise SystemExit\n")
+    for name in ("lt_planted", "lt_package"):
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(name)
+
+
+def test_an_import_of_a_neighbour_is_refused_with_the_remedy(place):
     place("shop_prices.py", "PRICE = 5\n")
     place("shop_tools.py", "from shop_prices import PRICE\n" + TOOL.format(name="price"))
     settings = place("tools.yaml", "version: 1\ntoolboxes: [shop_tools]\n")
+    with pytest.raises(RegistryError) as raised:
+        AdvancedToolProcessor(config=settings)
+    assert str(raised.value).endswith(
+        "The toolbox 'shop_tools' imports 'shop_prices', which lies beside it, and only what the "
+        "settings name is imported from there: make a package of them, such as "
+        "shop_tools/__init__.py and shop_tools/shop_prices.py, and write 'from . import "
+        "shop_prices'"
+    )
+
+
+def test_the_modules_of_a_package_import_each_other(place):
+    place("shop/__init__.py", "from .prices import PRICE\n" + TOOL.format(name="price"))
+    place("shop/prices.py", "PRICE = 5\n")
+    settings = place("tools.yaml", "version: 1\ntoolboxes: [shop]\n")
     assert loaded(settings) == {"price"}
+
+
+async def test_a_worker_process_finds_a_toolbox_beside_the_settings(place):
+    place(
+        "busy_tools.py",
+        "from leonidas_tools import tool\n"
+        "@tool(cpu_bound=True, effect='read')\n"
+        "def double(number: int) -> int:\n"
+        "    return number * 2\n",
+    )
+    settings = place("tools.yaml", "version: 1\ntoolboxes: [busy_tools]\n")
+    async with AdvancedToolProcessor(config=settings) as tools:
+        assert (await tools.execute("double", {"number": 4})).result == 8
 
 
 def test_a_toolbox_is_found_in_the_working_directory(place):
@@ -255,15 +300,16 @@ def test_a_file_with_the_name_of_an_imported_module_is_refused(place):
             "from leonidas_tools import tool\n@tool(effekt='read')\ndef f() -> None: ...\n",
             r"effekt.*shop_tools\.py:2\)",
         ),
-        ("import shop_prices\n", r"RuntimeError: no prices \(.*shop_prices\.py:1\)"),
+        ("from . import prices\n", r"RuntimeError: no prices \(.*prices\.py:1\)"),
         ("def f(:\n", r"SyntaxError.*shop_tools\.py, line 1"),
         ("raise ValueError('x' * 9999)\n", r"ValueError: x+…"),
     ],
 )
 def test_what_goes_wrong_in_a_toolbox_is_shown_with_file_and_line(place, text, said):
-    place("shop_prices.py", "raise RuntimeError('no prices')\n")
-    place("shop_tools.py", text)
-    settings = place("tools.yaml", "version: 1\ntoolboxes: [shop_tools]\n")
+    place("shop/__init__.py", "")
+    place("shop/prices.py", "raise RuntimeError('no prices')\n")
+    place("shop/shop_tools.py", text)
+    settings = place("tools.yaml", "version: 1\ntoolboxes: [shop.shop_tools]\n")
     with pytest.raises(RegistryError, match=said):
         AdvancedToolProcessor(config=settings)
 

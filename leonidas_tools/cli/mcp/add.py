@@ -51,7 +51,7 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> None:
     """Add an MCP server to the settings file, which is created if it is missing.
 
-    Example: leonidas mcp add time -- '${LEONIDAS_PYTHON}' -m mcp_server_time
+    Example: leonidas mcp add time -- '${LEONIDAS_PYTHON}' -P -m mcp_server_time
 
     Example: leonidas mcp add notes https://notes.example/mcp --header 'X-Key: ${KEY}'
     """

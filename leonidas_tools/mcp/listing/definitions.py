@@ -268,6 +268,7 @@ class DefinitionReader:
             tags=("mcp", self._server),
             origin=ToolOrigin(server=self._server, tool=name, identity=self._identity),
             fixed=fixed,
+            destructive=described.destructive,
             quarantine=say("mcp_tool_changed", tool=name, server=self._server) if denied else None,
         )
         _ = tool.metadata  # computed now, while the event loop runs, not when all are registered
@@ -308,6 +309,7 @@ def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefiniti
         ),
         input_schema=schema_without(secrets, definition.input_schema, fewer_options=True),
         effect=effect_of(definition.annotations).value,
+        destructive=bool(definition.annotations and definition.annotations.destructive_hint),
     )
 
 
@@ -317,13 +319,12 @@ def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:
     Annotations are hints of a server that may not be trusted. They decide how often a call may be
     repeated, and what may run at the same time. A missing hint has the default of the protocol: a
     tool changes something on each call. `read_only_hint` overrides all other hints.
-    `destructive_hint` and `open_world_hint` are ignored, because they affect neither repetition nor
-    concurrency.
+    `destructive_hint` and `open_world_hint` are ignored here, because they affect neither
+    repetition nor concurrency; an explicit `destructive_hint` makes a tool ask (`policies.risky`).
+    Its default in the protocol is true, which says nothing.
 
-    Approvals depend on rules, not on hints: a rule for `servers` or `effects` covers every tool
-    that only declares a change, including destructive tools. The effect is part of a tool's pin, so
-    a server cannot evade a rule later. `effect` in the settings overrides a hint that cannot be
-    trusted at all.
+    Effect and explicit hint are part of a tool's pin, so a server cannot evade a rule or a question
+    later. `effect` in the settings overrides a hint that cannot be trusted at all.
     """
     if annotations is None:
         return ToolEffect.ONCE

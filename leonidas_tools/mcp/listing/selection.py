@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,8 @@ def check_server(
         >>> print(*check_server("web", settings, ["search", "fetch"]))
         warning: mcp_servers.web.exclude: the server has no tool 'serch'; did you mean 'search'?
     """
-    return list(_findings(f"mcp_servers.{server}", settings, listed))
+    findings = _findings(f"mcp_servers.{server}", settings, listed)
+    return [replace(each, message=settings.masked(each.message)) for each in findings]
 
 
 def _findings(key: str, settings: MCPServerSettings, listed: Collection[str]) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -45,6 +45,7 @@ class ToolDefinition:
     description: str
     input_schema: Mapping[str, Any]
     effect: str  # effect by the annotations
+    destructive: bool = False  # whether the annotations say so explicitly
 
     @property
     def fingerprint(self) -> str:
@@ -55,7 +56,7 @@ class ToolDefinition:
     def changed_from(self, other: ToolDefinition) -> list[str]:
         """Return the names of the fields that differ."""
         before, now = _in_order(other.to_json()), _in_order(self.to_json())
-        return [field for field in now if now[field] != before[field]]
+        return [field for field in now | before if now.get(field) != before.get(field)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the definition as plain JSON."""
@@ -64,6 +65,7 @@ class ToolDefinition:
             "description": self.description,
             "input_schema": self.input_schema,
             "effect": self.effect,
+            **({"destructive": True} if self.destructive else {}),
         }
 
 
@@ -79,6 +81,8 @@ class Pin:
         """Return the pin after the server has listed a definition."""
         if now.fingerprint == self.trusted.fingerprint:
             return Pin(trusted=self.trusted)
+        if replace(now, destructive=False).fingerprint == self.trusted.fingerprint:
+            return Pin(trusted=now)  # it only asks more often
         return Pin(trusted=self.trusted, waiting=now)
 
     def to_json(self) -> dict[str, Any]:
@@ -111,7 +115,7 @@ class Pins:
         >>> said = ToolDefinition(name="add", description="Adds.", input_schema={}, effect="once")
         >>> pins.check({"add": said}), pins.check({"add": said})[0]["add"].waiting
         (({'add': Pin(trusted=ToolDefinition(name='add', description='Adds.', input_schema={}, \
-effect='once'), waiting=None)}, ['add']), None)
+effect='once', destructive=False), waiting=None)}, ['add']), None)
     """
 
     def __init__(self, server: str, identity: str) -> None:
@@ -257,6 +261,7 @@ def _described(said: Mapping[str, Any]) -> ToolDefinition:
         description=said["description"],
         input_schema=said["input_schema"],
         effect=said["effect"],
+        destructive=said.get("destructive") is True,
     )
     if not isinstance(described.input_schema, dict) or not isinstance(described.description, str):
         raise TypeError(f"the definition of {described.name!r} is invalid")

@@ -158,5 +158,6 @@ def _alike(some: Sequence[str], others: Sequence[str]) -> int:
 
 def _lines(described: ToolDefinition) -> list[str]:
     schema = json.dumps(described.input_schema, indent=1, sort_keys=True, ensure_ascii=False)
-    text = f"{described.description}\neffect: {described.effect}\ninput schema: {schema}"
+    effect = f"{described.effect}, destructive" if described.destructive else described.effect
+    text = f"{described.description}\neffect: {effect}\ninput schema: {schema}"
     return revealed(text).splitlines()

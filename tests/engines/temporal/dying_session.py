@@ -7,7 +7,7 @@ import sys
 from leonidas_tools import ToolRuntime, ToolSession, tool
 
 
-@tool(effect="once", runs_on="temporal", timeout_seconds=600)
+@tool(effect="once", runs_on="temporal", timeout_seconds=600, requires_approval=False)
 async def pay(order: str) -> str:
     """Pay for an order: in a worker."""
     raise AssertionError(order)

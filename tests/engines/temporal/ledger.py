@@ -16,7 +16,7 @@ def note(line):
     os.close(file)
 
 
-@tool(effect="once")
+@tool(effect="once", requires_approval=False)
 async def pay(order: str, seconds: float = 0.0) -> dict:
     """Pay for an order.
 

@@ -74,7 +74,7 @@ class Served:
 async def test_a_call_that_is_asked_again_has_one_effect_and_the_same_answer(server):
     paid = []
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(order: str) -> dict:
         paid.append(order)
         return {"paid": order}
@@ -92,7 +92,7 @@ async def test_a_call_that_is_asked_again_has_one_effect_and_the_same_answer(ser
 async def test_another_call_with_the_same_id_is_refused_instead_of_answered_by_the_first(server):
     paid = []
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(order: str) -> None:
         paid.append(order)
         if order == "tea":
@@ -110,7 +110,7 @@ async def test_another_call_with_the_same_id_is_refused_instead_of_answered_by_t
 async def test_a_call_of_another_user_with_the_same_ids_is_not_answered_by_the_first(server):
     paid = []
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(order: str, ctx: ToolContext) -> str:
         paid.append(ctx.session.user)
         return f"receipt of {order}"
@@ -146,7 +146,7 @@ def test_ids_with_slashes_are_of_their_own_session():
 async def test_calls_without_an_id_are_calls_of_their_own(server):
     paid = []
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     def pay(order: str) -> int:
         paid.append(order)
         return len(paid)
@@ -265,7 +265,7 @@ async def test_cancelling_a_call_stops_its_tool(server):
 async def test_a_call_that_is_cancelled_before_a_worker_takes_it_never_runs(server):
     paid = []
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(order: str) -> None:
         paid.append(order)
 
@@ -297,7 +297,7 @@ async def exists(handle):
 async def test_a_call_that_no_worker_takes_is_unavailable_and_does_not_run_later(server):
     paid = []
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(order: str) -> None:
         paid.append(order)
 
@@ -314,7 +314,7 @@ async def test_a_call_that_no_worker_takes_is_unavailable_and_does_not_run_later
 async def test_a_call_that_cannot_be_taken_back_is_waited_for(server, monkeypatch):
     paid = []
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(order: str) -> str:
         paid.append(order)
         return f"{order} paid"
@@ -365,7 +365,7 @@ def settings(server, **tools):
 async def test_a_tool_of_the_settings_runs_in_a_worker_and_reports_its_progress(server):
     seen, told = asyncio.Event(), []
 
-    @tool(effect="once", retry_attempts=1)
+    @tool(effect="once", retry_attempts=1, requires_approval=False)
     async def pay(order: str, ctx: ToolContext) -> dict:
         ctx.progress("Asking the bank", fraction=0.5)
         await seen.wait()
@@ -394,7 +394,7 @@ async def test_a_tool_of_the_settings_runs_in_a_worker_and_reports_its_progress(
 async def test_a_call_goes_on_when_its_runtime_closes_and_answers_the_next_one(server):
     begun, go_on, runs = asyncio.Event(), asyncio.Event(), []
 
-    @tool(effect="once", runs_on="temporal", timeout_seconds=600)
+    @tool(effect="once", runs_on="temporal", timeout_seconds=600, requires_approval=False)
     async def pay(order: str) -> str:
         runs.append(order)
         begun.set()
@@ -423,7 +423,7 @@ class Interrupted:
     def __init__(self, server, folder):
         self.begun, self.go_on, self.runs = asyncio.Event(), asyncio.Event(), []
 
-        @tool(effect="once", runs_on="temporal", timeout_seconds=600)
+        @tool(effect="once", runs_on="temporal", timeout_seconds=600, requires_approval=False)
         async def pay(order: str) -> str:
             self.runs.append(order)
             self.begun.set()
@@ -575,7 +575,7 @@ async def test_failures_of_a_worker_read_as_those_of_a_tool_here(server):
 
 
 async def test_a_tool_is_unavailable_while_the_server_is_away():
-    @tool(effect="once", runs_on="temporal")
+    @tool(effect="once", runs_on="temporal", requires_approval=False)
     async def pay(order: str) -> None:
         raise AssertionError
 

@@ -13,7 +13,7 @@ async def test_after_a_page_was_read_a_payment_of_the_page_asks_and_one_of_the_u
     service.gives("/prices", PAGE)
     paid, answers = [], {}
 
-    @tool(effect="once")
+    @tool(effect="once", requires_approval=False)
     async def pay(to: str, amount: int) -> str:
         """Pays somebody."""
         paid.append((to, amount))
