@@ -9,13 +9,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.approvals.lexicon import Meaning, is_firm, is_number, judge, spoken_words
-from leonidas_tools.approvals.spoken import numbers_in
+from leonidas_tools.approvals.lexicon import Kind, Meaning, is_complete, lexicon
+from leonidas_tools.approvals.words import is_number, numbers_in, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_POLITE = "please|thanks|thank|you|por|favor|obrigado|obrigada|请|請|吧|谢|謝"
 _ORDINALS = (
     "first primeiro primeira|second segundo segunda|third terceiro terceira|fourth quarto quarta|"
     "fifth quinto quinta|sixth sexto sexta|seventh sétimo sétima|eighth oitavo oitava|"
@@ -26,6 +25,8 @@ _ORDINAL = "{0}|the {0}|the {0} one|the {0} option|o {0}|a {0} opção|{0} opç�
 _NUMBER = "{0}|number {0}|option {0}|número {0}|opção {0}|a opção {0}|选{0}|选项{0}|第{0}|第{0}个"
 _NUMBER_HAN = "{0}|第{0}|第{0}个|选{0}|选第{0}个|选项{0}|{0}号"
 _OPENERS = "(,:;["
+_END = "."
+"""Stands between utterances, and for the name of an option."""
 _SIZES = {
     "s": ("small", "pequeno", "pequena", "小"),
     "m": ("medium", "médio", "média", "中"),
@@ -82,7 +83,7 @@ def are_chosen(
         ...     "The large one, please.", "The second one.", "Small.", "Not large.", "Yes.")]
         [True, True, False, False, False]
     """
-    heard = [word for each in said for word in (*spoken_words(each), ".") if word != ","]
+    heard = [word for each in said for word in (*words_of(each), _END)]
     fields = [
         _Choice(each, given[name], name)
         for name, each in properties_of(schema).items()
@@ -95,7 +96,8 @@ def are_chosen(
         _takes_text(each) and _is_given(each, given.get(name))
         for name, each in properties_of(schema).items()
     )
-    if fields and not is_firm(left, is_whole=is_whole):
+    is_clear = all(map(is_complete, said)) and lexicon().is_firm(left, is_whole=is_whole)
+    if fields and not is_clear:
         return len(fields) == 1 and fields[0].is_numbered(said, asked)
     others = [value for field in fields for value in field.chosen]
     return all(
@@ -135,12 +137,12 @@ def are_numbers_said(
 
 def is_yes(value: Any) -> bool:
     """Return whether a value means yes, which the user must have said explicitly."""
-    return value is True or (isinstance(value, str) and judge(value) is Meaning.YES)
+    return value is True or (isinstance(value, str) and lexicon().judge(value) is Meaning.YES)
 
 
 def is_no(value: Any) -> bool:
     """Return whether a value means no."""
-    return value is False or (isinstance(value, str) and judge(value) is Meaning.NO)
+    return value is False or (isinstance(value, str) and lexicon().judge(value) is Meaning.NO)
 
 
 class _Choice:
@@ -149,7 +151,7 @@ class _Choice:
     def __init__(self, schema: Any, value: Any, name: str) -> None:
         self._options = [(each, name) for each, name in options_of(schema) if _is_nameable(each)]
         self._default = schema.get("default")
-        self._called = tuple(spoken_words(name.replace("_", " ")))
+        self._called = tuple(words_of(name.replace("_", " ")))
         self._value = value
         each = value if isinstance(value, list) else [value]
         self.chosen = [one for one in each if _is_nameable(one)]
@@ -186,24 +188,21 @@ class _Choice:
 
     def is_numbered(self, said: Sequence[str], asked: str) -> bool:
         """Return whether the user has said only the number of the one chosen option."""
-        told = list(dict.fromkeys(value for value, _ in self._found(spoken_words(asked))))
+        told = list(dict.fromkeys(value for value, _ in self._found(words_of(asked))))
         values = [value for value, _ in self._options]
         if told != values or len(said) != 1 or len(self.chosen) != 1:
             return False
-        words = [
-            word
-            for word in spoken_words(said[0])
-            if word not in _POLITE.split("|") and any(map(str.isalnum, word))
-        ]
+        phrases = lexicon().phrases(said[0])
+        words = [word for each in phrases if each.kind is not Kind.POLITE for word in each.words]
         numeric = any(str(value).strip("-").isdecimal() for value in values)
-        phrases = _phrases_for(values.index(self.chosen[0]), numeric=numeric)
-        return tuple(words) in phrases
+        numbered = _phrases_for(values.index(self.chosen[0]), numeric=numeric)
+        return tuple(words) in numbered
 
     def left_of(self, words: Sequence[str]) -> list[str]:
         """Return the words without those that name an option."""
         left, end = [], 0
         for start, length in (at for _, at in self._found(words)):
-            left += [*words[end:start], "."]
+            left += [*words[end:start], _END]
             end = start + length
         return [*left, *words[end:]]
 
@@ -257,7 +256,7 @@ def _names(value: Any, name: str) -> Iterator[tuple[str, ...]]:
         str(value),
         *_SIZES.get(str(value).casefold(), ()),
     ):
-        words = tuple(word for word in spoken_words(text) if any(map(str.isalnum, word)))
+        words = tuple(words_of(text))
         if words:
             yield words
 
@@ -274,4 +273,4 @@ def _phrases_for(place: int, *, numeric: bool) -> set[tuple[str, ...]]:
         texts += _NUMBER.format(place + 1).split("|")
         if place < len(_DIGITS_HAN):
             texts += _NUMBER_HAN.format(_DIGITS_HAN[place]).split("|")
-    return {tuple(spoken_words(text)) for text in texts}
+    return {tuple(words_of(text)) for text in texts}

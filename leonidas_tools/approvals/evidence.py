@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
+MAX_UNCLEAR_ANSWERS = 3
+"""Number of unclear answers after which a call is denied."""
 _HEAR_SECONDS = 4.0
 """Seconds after the model's call within which a transcription may arrive."""
 _QUIET_SECONDS = 1.5
@@ -55,7 +57,6 @@ async def confirm(
     if question.voice is None and yes:
         return question, question.pending_result()
     refusal = None if question.is_word_enough else await _unproven_yes(desk, question, yes=yes)
-    desk.question(approval_id)  # raises if another answer has arrived meanwhile
     if refusal is not None and refusal.reason_code != "contradicted":
         return question, refusal
     if refusal is not None or not yes:
@@ -81,21 +82,22 @@ async def _unproven_yes(desk: Approvals, question: Question, *, yes: bool) -> To
     """Return the refusal of the reported answer; `None` if the answer counts."""
     if not yes:
         said_yes = question.proof(question.exchange()) is Proof.YES
-        return _again(question, "doubtful") if said_yes else None
+        return await _ask_again(desk, question, "doubtful") if said_yes else None
     if desk.is_behind_another(question):
         return question.pending_result("waits")
     proof = await _proven(question)
+    desk.question(question.request.id)  # raises if another answer has arrived meanwhile
     if proof is Proof.NO:
         return wording.denied(question.request.tool, "contradicted")
-    return None if proof is Proof.YES else _unproven(question, proof)
+    return None if proof is Proof.YES else await _unproven(desk, question, proof)
 
 
-def _unproven(question: Question, proof: Proof) -> ToolResult:
+async def _unproven(desk: Approvals, question: Question, proof: Proof) -> ToolResult:
     """Return the result that explains to the model why the transcript shows no yes."""
     if proof is Proof.UNFINISHED:
         return wording.unfinished(question.request)
     if proof is Proof.DOUBTFUL:
-        return _again(question, "doubtful")
+        return await _ask_again(desk, question, "doubtful")
     exchange = question.exchange()
     if not question.transcript.user_is_heard:
         return _not_transcribed("user_not_transcribed")
@@ -106,10 +108,18 @@ def _unproven(question: Question, proof: Proof) -> ToolResult:
     return question.pending_result(proof.value)
 
 
-def _again(question: Question, why: str) -> ToolResult:
-    """Discard what was said, and return the result that makes the model ask once more."""
-    question.discard_answers()
-    return question.pending_result(why)
+async def _ask_again(desk: Approvals, question: Question, why: str) -> ToolResult:
+    """Return the result that makes the model ask once more; deny the call after the last time."""
+    question.unclear_answers += 1
+    if question.unclear_answers < MAX_UNCLEAR_ANSWERS:
+        question.discard_answers()
+        return question.pending_result(why)
+    decision = desk.settle(question, Decision.deny(), by="voice")
+    if question.paused is not None:
+        return await desk.run(question, decision)
+    denied = wording.denied(question.request.tool, "not_understood")
+    desk.tell_outcome(question.call, denied)
+    return denied
 
 
 def _not_transcribed(key: str) -> ToolResult:
@@ -193,19 +203,21 @@ async def answer(
     if answers is not None and not question.is_word_enough:
         if desk.is_behind_another(question):
             return question, question.pending_result("waits")
-        refusal = await _unproven_values(question, decision)
-        desk.question(question_id)  # raises if another answer has arrived meanwhile
+        refusal = await _unproven_values(desk, question, decision)
         if refusal is not None:
             return question, refusal
     decision = desk.settle(question, decision, by="voice")
     return question, await desk.run(question, decision)
 
 
-async def _unproven_values(question: Question, decision: Decision) -> ToolResult | None:
+async def _unproven_values(
+    desk: Approvals, question: Question, decision: Decision
+) -> ToolResult | None:
     """Return the refusal of values without evidence in the transcript; `None` if they count."""
     given = decision.arguments or {}
     refuses = _refuses(decision)
     proof = await _proven(question, hears_out=refuses)
+    desk.question(question.request.id)  # raises if another answer has arrived meanwhile
     if proof is Proof.NO and refuses:
         proof = Proof.YES
     elif proof is Proof.YES:
@@ -213,7 +225,9 @@ async def _unproven_values(question: Question, decision: Decision) -> ToolResult
         if not is_agreed or question.is_contradicted(given):
             proof = Proof.DOUBTFUL
     if proof is not Proof.YES:
-        return _unproven(question, proof)
+        return await _unproven(desk, question, proof)
     if not question.is_chosen(given):
-        return _again(question, "not_chosen")
-    return None if question.are_numbers_said(given) else _again(question, "not_said")
+        return await _ask_again(desk, question, "not_chosen")
+    if not question.are_numbers_said(given):
+        return await _ask_again(desk, question, "not_said")
+    return None

@@ -16,11 +16,12 @@ from leonidas_tools.approvals.choices import (
     properties_of,
 )
 from leonidas_tools.approvals.inquiry import PausedCalls
-from leonidas_tools.approvals.lexicon import Meaning, refuses
+from leonidas_tools.approvals.lexicon import Meaning
 from leonidas_tools.approvals.log import ApprovalLog, Closing
-from leonidas_tools.approvals.spoken import SpokenCheck
+from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.approvals.untrusted import tools_read_in
+from leonidas_tools.approvals.words import repeats
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
 
 if TYPE_CHECKING:
@@ -81,11 +82,8 @@ class Question:
     sinks: tuple[Sink, ...]
     position: int
     """The transcript position after which an answer counts."""
-    voice: tuple[str, SpokenCheck] | None
-    """The spoken question, and the check that the model has asked it.
-
-    `None` if the question cannot be spoken in full, and so cannot be approved by voice.
-    """
+    voice: str | None
+    """The spoken question; `None` if it cannot be spoken in full, and so not approved by voice."""
     trusts_model: bool
     """True if the model's claim that the user agreed is enough, unless the model reads untrusted
     content while the question is open."""
@@ -97,6 +95,8 @@ class Question:
     """Closes the question at its deadline."""
     paused: OngoingCall | None = None
     """The started call that asks, to be resumed with the answer; `None` for an approval."""
+    unclear_answers: int = 0
+    """Number of answers of the user that were neither yes nor no."""
     opening_position: int = field(init=False)
     """The transcript position at which the question was opened; unlike `position`, it is fixed."""
     _read_before: tuple[str, ...] = field(init=False)
@@ -130,14 +130,17 @@ class Question:
             return wording.elsewhere(self.request, "asked_elsewhere")
         if self.voice is None:
             return wording.elsewhere(self.request, "not_by_voice")
-        return wording.pending(self.request, self.voice[0], again)
+        is_repeated = self.unclear_answers > 0
+        return wording.pending(self.request, self._forms[is_repeated], again)
 
     def exchange(self) -> Exchange:
         """Return what was said since the model received the question."""
         wants_more = self.request.schema is not None
-        repeats = (lambda _: False) if self.voice is None else self.voice[1].is_repeated_in
         return self.transcript.exchange(
-            self.position, self._is_asked_in, repeats=repeats, interrupted=wants_more
+            self.position,
+            self._is_asked_in,
+            repeats=lambda speech: self.voice is not None and repeats(speech, self.voice),
+            interrupted=wants_more,
         )
 
     def proof(self, exchange: Exchange) -> Proof:
@@ -178,7 +181,7 @@ class Question:
         exchange = self.transcript.exchange(position, lambda _: False)
         texts = [each.text for each in exchange.earlier]
         is_known = not exchange.forgotten and sum(map(len, texts)) <= _MOST_CHARACTERS
-        return not is_known or any(map(refuses, texts))
+        return not is_known or any(map(self.request.lexicon.refuses, texts))
 
     def is_agreed(self) -> bool:
         """Return whether the user has clearly said yes to the words of the question.
@@ -187,8 +190,8 @@ class Question:
         """
         exchange = self.exchange()
         asked = str(self.request.details.get("message", self.request.title))
-        checks = [SpokenCheck(asked, "", {}), *([] if self.voice is None else [self.voice[1]])]
-        return any(each.is_asked_in(exchange.speech) for each in checks) and any(
+        forms = {asked, self.voice or asked}
+        return any(self.request.lexicon.asks(exchange.speech, each) for each in forms) and any(
             self._judged(each.text) is Meaning.YES for each in exchange.answers
         )
 
@@ -224,7 +227,7 @@ class Question:
         return are_numbers_said(self.request.schema or {}, given, said)
 
     def _judged(self, text: str) -> Meaning:
-        return self.request.judge(text, "" if self.voice is None else self.voice[0])
+        return self.request.judge(text, self.voice or "")
 
     def _is_harmless(self, said: Utterance) -> bool:
         """Return whether an utterance during the question leaves the answer unambiguous.
@@ -240,7 +243,14 @@ class Question:
             return False
         if self.request.schema is not None:
             return bool(speech.strip())
-        return self.voice[1].is_asked_in(speech)
+        return any(self.request.lexicon.asks(speech, form) for form in self._forms)
+
+    @property
+    def _forms(self) -> tuple[str, str]:
+        """Return the question, and the question as it is asked after an unclear answer."""
+        asked = self.voice or ""
+        more = self.request.schema is None
+        return asked, f"{asked} {self.request.lexicon.again(self.language)}" if more else asked
 
     def resume(self, call: ToolCall, decision: Decision, why_not: str) -> None:
         """Pass the answer to the paused call, if there is one, and let `call` resume it."""
@@ -252,6 +262,12 @@ class Question:
         """End the paused call if `call` has not resumed it."""
         if self.paused is not None:
             call.session.get(PausedCalls).drop(call.number)
+
+    @property
+    def language(self) -> str:
+        """Return the language of the session."""
+        policy = self.call.session.find(SessionPolicy)
+        return SessionPolicy().language if policy is None else policy.language
 
     def discard_answers(self) -> None:
         """Count only speech from now on as an answer."""

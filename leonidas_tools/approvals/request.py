@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
-from leonidas_tools.approvals.lexicon import Meaning, judge
+from leonidas_tools.approvals.lexicon import Lexicon, Meaning, lexicon
 from leonidas_tools.results.texts import AS_IT_IS, Wording
 
 Scope: TypeAlias = Literal["session", "user", "file"]
@@ -45,6 +46,7 @@ class ApprovalRequest:
         schema: The JSON Schema of the answer, if the question needs more than yes or no.
         problem: The reason why the previous answer was invalid, if it was.
         words: The texts of the settings, for a channel that shows some of them.
+        lexicon: The words by which an answer is judged.
     """
 
     id: str
@@ -62,21 +64,17 @@ class ApprovalRequest:
     schema: Mapping[str, Any] | None = None
     problem: str | None = None
     words: Wording = field(default=AS_IT_IS, repr=False, compare=False)
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Return the arguments that are texts."""
-        return tuple(each for each in self.details.values() if isinstance(each, str))
+    lexicon: Lexicon = field(default_factory=lexicon, repr=False, compare=False)
 
     def judge(self, text: str, question: str) -> Meaning:
-        """Judge an answer; if an argument is nested, do not let a yes repeat the question."""
-        parts = any(isinstance(each, list | tuple | dict) for each in self.details.values())
-        return judge(text, question, self.texts, lends=not parts)
+        """Judge an answer to the question about these details."""
+        return self.lexicon.judge(text, question, list(_values(self.details)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain JSON, without the hash: it would reveal short secrets."""
-        body = asdict(self)
-        del body["hash"], body["words"]
+        hidden = ("hash", "words", "lexicon")
+        shown = (each.name for each in fields(self) if each.name not in hidden)
+        body: dict[str, Any] = {name: getattr(self, name) for name in shown}
         for key in ("schema", "problem"):
             if body[key] is None:
                 del body[key]
@@ -161,6 +159,13 @@ class Decision:
         if self.answer is Answer.ALWAYS:
             body["scope"] = self.scope
         return body
+
+
+def _values(details: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of a question as they are shown in it."""
+    for value in details.values():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            yield each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str)
 
 
 Channel: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision | None]]

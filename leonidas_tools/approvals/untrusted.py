@@ -12,9 +12,10 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from leonidas_tools.approvals.lexicon import Meaning, lexicon
 from leonidas_tools.approvals.session_policy import user_of
-from leonidas_tools.approvals.spoken import numbers_in
 from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.approvals.words import numbers_in
 from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.calls.records import record
 
@@ -52,46 +53,7 @@ _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _DIGITS = re.compile(r"(?<![\w.\-/])\d+(?:,\d{3})*(?:\.\d+)?(?!\d|[,.\-/:]\d)")
 _NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?:\.\d+)?)(?![\d.])")
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
-
-_CLAUSES = re.compile(r"([.!?;,:](?=\s|\Z|[\u3400-\u9fff])|[\n。！？；，：])")  # noqa: RUF001 - of Chinese clauses
-_PAUSES = ",;:，；："  # noqa: RUF001 - of Chinese clauses
-_JOINS = re.compile(r"\b(?:but|and|mas|e|without|sem)\b|但|而")
-_VERBS = "do|does|did|is|are|was|were|wo|ca|should|could|would|must|have|has|had|need|ai"
-_APOSTROPHE = "['\u2019\u02bc`\u00b4\uff07]"
-_REFUSED = re.compile(
-    rf"(?:\b(?:\w+n['\u2019]t|(?:{_VERBS})\s?n\s?{_APOSTROPHE}?\s?t|cannot|not|never|no|nobody"
-    r"|nothing|none|without|except|excluding|besides|other than|apart from|forbid\w*|forbade"
-    r"|prohibit\w*|(?:(?:every|any|no)(?: ?one|body|thing)|all) but|avoid\w*"
-    r"|refus\w+|declin\w+|reject\w*|ignor\w+|stop \w+ing|instead of|rather than|out of"
-    r"|n[ãa]o|nunca|jamais|nem|ningu[ée]m|nada|de \w+ nenhuma?|sem|recus\w+|evit\w+|em vez de"
-    r"|exceto|menos(?!\s*\d)|pro[ií]b\w*|nicht|kein\w*|nie(?:mals)?|ohne|pas|не|нет)\b"
-    r"|[不别別没沒勿]|拒绝|拒絕|避免|忽略|除了|除开|禁止)"
-    r"(?!\s*(?:forget|hesitate|esque|忘))"
-)
-"""Words of a clause that refuses or denies what is said in it."""
-_PORTUGUESE = re.compile(r"\b(?:ao|aos|à|às|uma|com|meu|minha|você|pra|pelo|pela|em|num|numa)\b")
-"""Words of no other language here: beside them, "no" means "in the"."""
-
-_REFUSAL_WORDS = """
-don't dont not never stop cancel forget ignore nevermind kidding joking nunca jamais nem cancela
-cancele esquece esqueça ignora brincadeira brincando
-"""
-_NO_WORDS = "no nope nah não nao"
-_WORDS_BESIDE = """
-i you we he she it that this them do does did will would shall should must may can please just ever
-wait hold on way mind of all at under any circumstances absolutely definitely certainly really oh
-well but and sorry now yet i'm am was only course dare so isso isto aquilo de jeito maneira forma
-nenhum nenhuma por favor eu você tu faça fazer faz nada pensar estou tô só mas espera peraí agora
-"""
-_REFUSALS = frozenset(_REFUSAL_WORDS.split())
-_NOS = frozenset(_NO_WORDS.split())
-_BESIDE = frozenset(_WORDS_BESIDE.split())
-_OPEN_ENDS = frozenset({"don't", "dont", "not", "never", "ever", "circumstances"})
-"""Words after which the refused act may follow: "Do not, under any circumstances, pay"."""
-_REFUSAL_HAN = re.compile(
-    "[我你您请請千万萬绝絕对對可就先都]*(?:不要|不行|不用|不许|不許|不可以|不能|别|別|算了|取消)"
-    "[这這那样樣麼么做付发發了吧啊呀]*"
-)
+_SENTENCES = re.compile(r"([.!?](?=\s|\Z)|[\n。！？])")  # noqa: RUF001 - Chinese punctuation
 
 _Said: TypeAlias = Literal["foreign", "weak", "strong"]
 """The origin of a value. A weak value is the user's, but is a number, or is too short or common to
@@ -275,13 +237,9 @@ class _SearchableText:
     """One utterance of the user, in a form that can be searched."""
 
     def __init__(self, text: str) -> None:
-        self._text = _without_refusals(_normal(text))
-        clauses = _CLAUSES.split(_normal(text))[::2]
-        found = {
-            _bare_refusal(each) for each in clauses if not _BESIDE.issuperset(_plain_words(each))
-        }
-        self.takes_back = "refusal" in found and None not in found
-        """True if the user only takes back what was said before."""
+        self._text = _after_refusals(_normal(text))
+        self.takes_back = lexicon().judge(text) is Meaning.NO and lexicon().is_known(text)
+        """True if the user only refuses what was said before."""
         plain = f" {' '.join(_spoken_chunks(self._text))} "
         owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
         self._chunks = plain if owners == plain else f"{plain}{_OTHER}{owners}"
@@ -323,54 +281,13 @@ def _not_taken_back(heard: Iterable[_SearchableText]) -> Iterator[_SearchableTex
         is_taken_back = said.takes_back
 
 
-def _without_refusals(text: str) -> str:
-    """Return an utterance without what the user refuses in it, or takes back afterwards."""
-    kept: list[str] = []
-    is_open = False
-    pieces = [*_CLAUSES.split(text), ""]
-    for clause, stop in zip(pieces[::2], pieces[1::2], strict=True):
-        bare = _bare_refusal(clause)
-        if bare is not None:  # "Pay Eve. No, don't!"
-            kept = [f" {_OTHER} "]
-            is_open = bare == "refusal" and _plain_words(clause)[-1] in _OPEN_ENDS
-        elif is_open:
-            kept.append(f" {_OTHER} ")
-        else:
-            kept.append(_without_refusal(clause))
-        kept.append(stop)
-        is_open = is_open and stop in _PAUSES
-    return "".join(kept)
-
-
-def _bare_refusal(clause: str) -> Literal["no", "refusal"] | None:
-    """Return whether a clause only refuses what was said before, and how firmly."""
-    words = _plain_words(clause)
-    if _REFUSAL_HAN.fullmatch("".join(words)):
-        return "refusal"
-    if not words or not all(each in _BESIDE or each in _REFUSALS or each in _NOS for each in words):
-        return None
-    if not _REFUSALS.isdisjoint(words):
-        return "refusal"
-    return None if _NOS.isdisjoint(words) else "no"
-
-
-def _plain_words(clause: str) -> list[str]:
-    """Return the words of a clause, with one kind of apostrophe."""
-    return re.findall(r"[\w']+", re.sub(_APOSTROPHE, "'", clause))
-
-
-def _without_refusal(clause: str) -> str:
-    """Return a clause without what the user refuses in it.
-
-    That is all of the clause, or what stands after the last "and" or "but" before the refusal.
-    """
-    is_portuguese = _PORTUGUESE.search(clause) is not None
-    refused = _REFUSED.search(re.sub(r"\bno\b", "em", clause) if is_portuguese else clause)
-    if refused is None:
-        return clause
-    starts = [join.start() for join in _JOINS.finditer(clause)]
-    start = max((each for each in starts if each <= refused.start()), default=0)
-    return f"{clause[:start]} {_OTHER} "
+def _after_refusals(text: str) -> str:
+    """Return what an utterance says after its last sentence with a word of refusal or doubt."""
+    kept = ""
+    pieces = [*_SENTENCES.split(text), ""]
+    for sentence, stop in zip(pieces[::2], pieces[1::2], strict=True):
+        kept = f" {_OTHER} " if lexicon().hesitates(sentence) else f"{kept}{sentence}{stop}"
+    return kept
 
 
 def _tells(chunks: Sequence[str]) -> bool:

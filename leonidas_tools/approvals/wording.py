@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals.spoken import (
     MOST_ARGUMENTS_SAID,
-    SpokenCheck,
     UnsayableError,
     ValueSpeaker,
     has_question,
@@ -63,8 +62,8 @@ def spoken_question(  # noqa: PLR0913 - the parts of a question
     shortens: bool,
     notice: str = "",
     words: Wording = AS_IT_IS,
-) -> tuple[str, SpokenCheck] | None:
-    """Return the question as a sentence to speak, and the check that the model has spoken it.
+) -> str | None:
+    """Return the question as a sentence to speak.
 
     With `shortens`, a long value may be spoken as its beginning and its end. `notice` precedes the
     question. `words` are those of the settings. If a value may be heard as a question, the default
@@ -86,21 +85,13 @@ def spoken_question(  # noqa: PLR0913 - the parts of a question
         return None
     try:
         said = _question(tool, arguments, rule, usual, voice.say)
-        values = {name: voice.say(value) for name, value in arguments.items()}
     except UnsayableError:
-        if rule.message is None:
-            return None
-        try:
-            said, values = _question(tool, arguments, rule, usual, voice.say), {}
-        except UnsayableError:
-            return None
+        return None
     if not is_short(said) and not shortens:
         return None
-    said = noticed(notice, said)
-    paraphrased = "" if rule.message or notice else tool
     if any(map(has_question, arguments.values())):  # else a yes might answer that question
-        said, paraphrased = f"{said} {usual.format(what=tool.replace('_', ' '))}", ""
-    return said, SpokenCheck(said, paraphrased, values)
+        said = f"{said} {usual.format(what=tool.replace('_', ' '))}"
+    return noticed(notice, said)
 
 
 def noticed(notice: str, question: str) -> str:
@@ -108,11 +99,9 @@ def noticed(notice: str, question: str) -> str:
     return f"{notice} {question}" if notice else question
 
 
-def fixed_question(question: str, language: str) -> tuple[str, SpokenCheck] | None:
-    """Return a question whose sentence is given, and its check; `None` if it cannot be spoken."""
-    if not is_plain(question, language) or not is_short(question):
-        return None
-    return question, SpokenCheck(question, "", {})
+def fixed_question(question: str, language: str) -> str | None:
+    """Return a question whose sentence is given; `None` if it cannot be spoken."""
+    return question if is_plain(question, language) and is_short(question) else None
 
 
 def _question(tool: str, arguments: Mapping[str, Any], rule: Rule, usual: str, speak: _Say) -> str:

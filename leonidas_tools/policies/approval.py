@@ -232,6 +232,7 @@ class Approval:
                 call_id=call.id,
                 rule=rule.name,
                 words=self.wording,
+                lexicon=self.settings.lexicon(language),
             ),
             call=original,
             fingerprint=self.fingerprint,

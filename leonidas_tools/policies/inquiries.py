@@ -133,6 +133,7 @@ class Inquiries:
                 call_id=call.id,
                 rule=rule.name,
                 words=self.wording,
+                lexicon=self.settings.lexicon(policy.language),
             ),
             call=invocation.call if invocation.call.name == call.name else call,
             fingerprint=_definition(inquiry) or self.fingerprint,

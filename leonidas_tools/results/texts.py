@@ -563,13 +563,16 @@ TEXTS: Mapping[str, Text] = {
         "Nothing was done: the user has not answered yet.", "The question has no answer yet."
     ),
     "not_asked": Text(
-        "Nothing was done: you did not ask this question in full, said more after it, or were "
-        "interrupted by the user.",
+        "Nothing was done: you did not ask this question word for word, said something else in "
+        "the same turn, or were interrupted by the user.",
         "The model has not asked the question.",
     ),
     "doubtful": Text(
         "Nothing was done: what the user said after the question is not only a clear yes.",
         "The answer is not clear.",
+    ),
+    "not_understood": Text(
+        f"{_NOT_RUN}: the user's answers were not clear.", "The third answer is not clear."
     ),
     "waits": Text(
         "Nothing was done yet: another question is open and must be answered first.",
@@ -577,7 +580,7 @@ TEXTS: Mapping[str, Text] = {
     ),
     "how_to_ask": Text(
         "Ask the user the question in 'ask' word for word, with all names and numbers, and say "
-        "nothing after it. Wait for the answer, then call confirm_action with this approval_id and "
+        "nothing else. Wait for the answer, then call confirm_action with this approval_id and "
         "what the user said.",
         "Follows the text of a call that waits for approval.",
     ),

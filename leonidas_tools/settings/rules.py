@@ -12,6 +12,8 @@ from pydantic import (
     model_validator,
 )
 
+from leonidas_tools.approvals.lexicon import ConsentWords, Lexicon, lexicon
+from leonidas_tools.approvals.words import words_of
 from leonidas_tools.rules.conditions import Condition, Expression, steps_of
 from leonidas_tools.rules.rule import Decide, Mode, Rule, Tier
 from leonidas_tools.settings.fields import (
@@ -221,6 +223,44 @@ class AlwaysSettings(_About):
         )
 
 
+class ConsentSettings(SettingsModel):
+    """Adds words to a language, or a language, for the judgement of spoken and typed answers.
+
+    Args:
+        yes: Phrases of consent.
+        polite: Phrases that may stand beside a consent.
+        no: Phrases that refuse.
+        doubt: Phrases that make any answer unclear.
+        again: The sentence after a repeated question that tells the user which words count.
+    """
+
+    yes: Words = ()
+    polite: Words = ()
+    no: Words = ()
+    doubt: Words = ()
+    again: str = ""
+
+    @field_validator("yes", "polite", "no", "doubt")
+    @classmethod
+    def _have_words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for phrase in value:
+            if not words_of(phrase):
+                raise ValueError(f"{phrase!r} has no word")
+        return value
+
+    @field_validator("yes")
+    @classmethod
+    def _refuse_nothing(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for phrase in value:
+            if lexicon().refuses(phrase):
+                raise ValueError(f"{phrase!r} has a word of refusal, so it can never be a yes")
+        return value
+
+    def words(self) -> ConsentWords:
+        """Return the words for the judge."""
+        return ConsentWords(**{name: getattr(self, name) for name in type(self).model_fields})
+
+
 class ApprovalSettings(SettingsModel):
     """Configures approval requests.
 
@@ -232,9 +272,18 @@ class ApprovalSettings(SettingsModel):
         shorten_values: Whether the question shortens a value that is too long for speech to its
             beginning, its end and the length of the rest. Otherwise such a call cannot be approved
             by voice, only where the whole value is shown.
+        consent_words: More words by which an answer counts as a yes or a no, by language, such as
+            `es`.
     """
 
     deadline: Duration = 60.0
     on_expiry: Annotated[OnExpiry, BeforeValidator(unset)] = "cancel"
     trust_model: Switch = False
     shorten_values: Switch = False
+    consent_words: Annotated[
+        dict[str, Annotated[ConsentSettings, BeforeValidator(mapping)]], BeforeValidator(mapping)
+    ] = Field(default_factory=dict)
+
+    def lexicon(self, language: str) -> Lexicon:
+        """Return the words by which an answer is judged in a session with this language."""
+        return lexicon(language, tuple((k, v.words()) for k, v in self.consent_words.items()))
