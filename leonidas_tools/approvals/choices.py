@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.lexicon import Kind, Meaning, is_complete, lexicon
-from leonidas_tools.approvals.words import is_number, numbers_in, words_of
+from leonidas_tools.approvals.words import clauses_of, is_number, numbers_in, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -188,15 +188,16 @@ class _Choice:
 
     def is_numbered(self, said: Sequence[str], asked: str) -> bool:
         """Return whether the user has said only the number of the one chosen option."""
-        told = list(dict.fromkeys(value for value, _ in self._found(words_of(asked))))
+        words = [word for clause in clauses_of(asked) for word in (*clause, _END)]
+        told = list(dict.fromkeys(value for value, _ in self._found(words)))
         values = [value for value, _ in self._options]
         if told != values or len(said) != 1 or len(self.chosen) != 1:
             return False
         phrases = lexicon().phrases(said[0])
-        words = [word for each in phrases if each.kind is not Kind.POLITE for word in each.words]
+        named = [word for each in phrases if each.kind is not Kind.POLITE for word in each.words]
         numeric = any(str(value).strip("-").isdecimal() for value in values)
         numbered = _phrases_for(values.index(self.chosen[0]), numeric=numeric)
-        return tuple(words) in numbered
+        return tuple(named) in numbered
 
     def left_of(self, words: Sequence[str]) -> list[str]:
         """Return the words without those that name an option."""

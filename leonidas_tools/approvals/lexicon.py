@@ -13,19 +13,26 @@ import tomllib
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leonidas_tools.approvals.words import MAX_SPEECH_CHARACTERS, is_number, is_wide, words_of
+from leonidas_tools.approvals.words import (
+    MAX_SPEECH_CHARACTERS,
+    clauses_of,
+    is_number,
+    is_wide,
+    words_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 MAX_ANSWER_CHARACTERS = 200
 """Maximum length of a yes; a longer answer can only be a no."""
-_PAUSE = re.compile(r"[.,;:!?\n](?=\s|$)|[。！？，、；：]|\s[-\u2013\u2014]+\s|[\u2013\u2014]")  # noqa: RUF001 - Chinese punctuation
 _OPEN = re.compile(r"[?？…¿؟\"“”«»]|\.\.|[-,;，、:\u2013\u2014]\s*\Z")  # noqa: RUF001 - of several scripts
 """Signs of a question or of an unfinished answer."""
+_MAX_JUDGED_CHARACTERS = 2_000
 _TABLES = Path(__file__).with_name("consent")
 _MIN_STEM = 3
 
@@ -45,6 +52,7 @@ class Kind(StrEnum):
     BOTH = "both"
     DOUBT = "doubt"
     YES = "yes"
+    EXCLUDE = "exclude"
     STOP = "stop"
     NO = "no"
     OTHER = "other"
@@ -66,10 +74,12 @@ class ConsentWords:
         polite: Words that may stand beside a consent.
         no: Words that refuse. Beside a consent, they make the answer doubtful.
         stop: Words that refuse, unless the question asks whether to do just that.
+        exclude: Words that except something, such as "without".
         doubt: Words that make any answer doubtful, among them phrases with a word of refusal that
             refuse nothing, such as "no hurry".
         both: Words for two values, such as "both".
         pronouns: Objects of a repeated verb, as in "send it".
+        choosing: Words that express a choice, beside the name of an option.
         links: Words beside the repeated words of a question, such as articles.
         joins: Words by which a question names several things, such as "and".
         asking: Words of a question before its verb, such as "shall" and "I".
@@ -83,9 +93,11 @@ class ConsentWords:
     polite: tuple[str, ...] = ()
     no: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     doubt: tuple[str, ...] = ()
     both: tuple[str, ...] = ()
     pronouns: tuple[str, ...] = ()
+    choosing: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     joins: tuple[str, ...] = ()
     asking: tuple[str, ...] = ()
@@ -121,9 +133,9 @@ class Lexicon:
         self._stop_stems = {stem for word in single for stem in self._stems(word)}
         self._longest = max(map(len, self._phrases))
         self._greetings = {tuple(words_of(text)) for text in texts("greetings")}
-        self._pronouns, self.links, self.joins, self.asking, self.verb_last = (
-            frozenset(word for text in texts(name) for word in words_of(text))
-            for name in ("pronouns", "links", "joins", "asking", "verb_last")
+        names = ("pronouns", "choosing", "links", "joins", "asking", "verb_last")
+        self._pronouns, self._choosing, self.links, self.joins, self.asking, self.verb_last = (
+            frozenset(word for text in texts(name) for word in words_of(text)) for name in names
         )
 
     def _add(self, kind: Kind, texts: Iterable[str]) -> None:
@@ -148,17 +160,18 @@ class Lexicon:
             >>> [words.judge(text, asked, ["20", "Ana"]).value for text in (
             ...     "Yes, send it.", "Yes, 20 euros to Ana.", "Yes, to Ana.", "Yes, to Ben.")]
             ['yes', 'yes', 'doubtful', 'doubtful']
-            >>> [words.judge(text).value for text in ("Pode fazer.", "不行", "没 问 题", "I accept.")]
-            ['yes', 'no', 'yes', 'doubtful']
+            >>> [words.judge(text).value for text in ("Pode fazer.", "没 问 题", "I accept.")]
+            ['yes', 'yes', 'doubtful']
         """
         asked = _Question(self, question, values)
-        kinds, left = set(), []
-        for phrase in self.phrases(text):
-            is_left = phrase.kind is Kind.OTHER or asked.stops and phrase.kind is Kind.STOP
+        kinds: set[Kind] = set()
+        left: list[str] = []
+        for phrase in self.phrases(text[:_MAX_JUDGED_CHARACTERS]):
+            is_left = phrase.kind is Kind.OTHER or (asked.stops and phrase.kind is Kind.STOP)
             left += phrase.words if is_left else ()
             kinds.add(Kind.OTHER if is_left else phrase.kind)
         if Kind.YES not in kinds:
-            return Meaning.DOUBTFUL if kinds.isdisjoint({Kind.NO, Kind.STOP}) else Meaning.NO
+            return Meaning.DOUBTFUL if kinds.isdisjoint(_REFUSALS) else Meaning.NO
         is_clear = kinds.isdisjoint(_STRICT) and is_complete(text)
         if not is_clear or (Kind.BOTH in kinds and len(values or ()) != len("ab")):
             return Meaning.DOUBTFUL
@@ -171,24 +184,34 @@ class Lexicon:
             >>> [lexicon().refuses(text) for text in ("Okay, stop!", "No worries.", "Thank you.")]
             [True, False, False]
         """
-        return any(phrase.kind in {Kind.NO, Kind.STOP} for phrase in self.phrases(text))
+        return any(phrase.kind in _REFUSALS for phrase in self.phrases(text))
 
-    def is_known(self, text: str) -> bool:
-        """Return whether a text has no unknown word."""
-        return all(phrase.kind is not Kind.OTHER for phrase in self.phrases(text))
-
-    def hesitates(self, text: str) -> bool:
-        """Return whether any part of a text refuses or doubts.
+    def excludes(self, text: str) -> bool:
+        """Return whether any part of a text refuses or excepts something.
 
         Example:
-            >>> [lexicon().hesitates(text) for text in ("Pay all but Eve.", "Pay Eve.")]
+            >>> [lexicon().excludes(text) for text in ("Pay all but Eve.", "Pay Eve.")]
             [True, False]
         """
-        return any(phrase.kind in _STRICT for phrase in self.phrases(text))
+        return any(phrase.kind in _EXCLUSIONS for phrase in self.phrases(text))
+
+    def only_refuses(self, text: str) -> bool:
+        """Return whether a text refuses, and has no unknown word.
+
+        Example:
+            >>> [lexicon().only_refuses(text) for text in ("Cancel that.", "Cancel the alarm.")]
+            [True, False]
+        """
+        idle = self.links | self._pronouns
+        phrases = list(self.phrases(text))
+        is_known = all(
+            each.kind is not Kind.OTHER or idle.issuperset(each.words) for each in phrases
+        )
+        return is_known and any(each.kind in _REFUSALS for each in phrases)
 
     def is_firm(self, words: Sequence[str], *, is_whole: bool) -> bool:
         """Return whether words have no refusal and no doubt; if `is_whole`, nothing unknown."""
-        idle = self.links | self.asking | self._pronouns | {_STOP}
+        idle = self.links | self._choosing | {_STOP}
         return all(
             phrase.kind in _LOOSE
             or idle.issuperset(phrase.words)
@@ -208,7 +231,8 @@ class Lexicon:
         if len(speech) > MAX_SPEECH_CHARACTERS:
             return False
         said, wanted = words_of(speech), words_of(question)
-        return bool(wanted) and said[-len(wanted) :] == wanted and self._greets(said[: -len(wanted)])
+        before = len(said) - len(wanted)
+        return bool(wanted) and said[before:] == wanted and self._greets(said[:before])
 
     def again(self, language: str) -> str:
         """Return the sentence that tells the user which words count, in English if in no other."""
@@ -222,8 +246,8 @@ class Lexicon:
         """
         words: list[str] = []
         pauses = set()
-        for part in _PAUSE.split(text[:MAX_SPEECH_CHARACTERS]):
-            words += words_of(part)
+        for clause in clauses_of(text[:MAX_SPEECH_CHARACTERS]):
+            words += clause
             pauses.add(len(words))
         yield from self._divide(words, pauses)
 
@@ -315,11 +339,13 @@ class _Question:
         self._nouns = {at for at in acts if self._words[at] not in self._verbs}
         if values is None:
             self._values = self._nouns
+        self._objects = {at for at in self._nouns if at < min(self._values, default=at)}
         self._is_list = not lexicon.joins.isdisjoint(
             word for at, word in enumerate(self._words) if at not in self._values
         )
-        clauses = [end for end in _ends(text) if acts and end > acts[0]]
-        self._act_end = clauses[0] if clauses else len(self._words)
+        ends = accumulate(map(len, clauses_of(text)))
+        self._act_end = next((end for end in ends if acts and end > acts[0]), len(self._words))
+        self._objects.intersection_update(range(self._act_end))
         self.stops = lexicon.stops(self._verbs)
         """Whether the question asks to stop or refuse something."""
 
@@ -335,12 +361,13 @@ class _Question:
             if word not in self._words[after:]:
                 return False
             places.append(self._words.index(word, after))
-        if not self._values.isdisjoint(places):
-            return self._values.issubset(places)
-        if not self._nouns.isdisjoint(places) and self._nouns.issubset(places):
-            return True
+        has_verb = len(rest) < len(words)
+        if not self._values.isdisjoint(
+            places
+        ):  # "Okay, order 5" does not agree to "delete order 5"
+            return self._values.issubset(places) and (has_verb or self._objects.isdisjoint(places))
         is_part = bool(places) and (self._is_list or places[-1] >= self._act_end)
-        return len(rest) < len(words) and not is_part
+        return has_verb and (not is_part or self._nouns.issubset(places))
 
     def _without_verb(self, words: Sequence[str]) -> list[str]:
         same = self._lexicon.is_same_verb
@@ -357,7 +384,9 @@ class _Question:
 
 _STOP = "."
 _OPENERS = frozenset({Kind.YES, Kind.POLITE})
-_STRICT = frozenset({Kind.NO, Kind.STOP, Kind.DOUBT})
+_REFUSALS = frozenset({Kind.NO, Kind.STOP})
+_EXCLUSIONS = frozenset({*_REFUSALS, Kind.EXCLUDE})
+_STRICT = frozenset({*_EXCLUSIONS, Kind.DOUBT})
 _LOOSE = frozenset({Kind.YES, Kind.POLITE, Kind.BOTH})
 
 
@@ -371,14 +400,6 @@ def _places(words: Sequence[str], values: Sequence[str]) -> set[int]:
     return places
 
 
-def _ends(text: str) -> list[int]:
-    """Return the number of words up to each pause of a text."""
-    ends: list[int] = []
-    for part in _PAUSE.split(text):
-        ends.append((ends or [0])[-1] + len(words_of(part)))
-    return ends
-
-
 def _plain(word: str) -> str:
     """Return a word without accents."""
     return "".join(each for each in unicodedata.normalize("NFD", word) if each.isalnum())
@@ -390,19 +411,16 @@ def is_complete(text: str) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def lexicon(
-    language: str = "en", more: tuple[tuple[str, ConsentWords], ...] = ()
-) -> Lexicon:
+def lexicon(language: str = "en", more: tuple[tuple[str, ConsentWords], ...] = ()) -> Lexicon:
     """Return the words of the package, and more words, for sessions in a language."""
     tables = [(path.stem, _read(path)) for path in sorted(_TABLES.glob("*.toml"))]
     return Lexicon([*tables, *more], language.partition("-")[0].lower())
 
 
 def _read(path: Path) -> ConsentWords:
-    table = tomllib.loads(path.read_text(encoding="utf-8"))
-    return ConsentWords(
-        **{name: each if isinstance(each, str) else tuple(each) for name, each in table.items()}
-    )
+    table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    again = table.pop("again")
+    return ConsentWords(again=again, **{name: tuple(texts) for name, texts in table.items()})
 
 
 def judge(

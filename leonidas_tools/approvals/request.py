@@ -165,7 +165,9 @@ def _values(details: Mapping[str, Any]) -> Iterator[str]:
     """Yield the values of a question as they are shown in it."""
     for value in details.values():
         for each in value if isinstance(value, list | tuple) else [value]:
-            yield each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str)
+            yield (
+                each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str)
+            )
 
 
 Channel: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision | None]]

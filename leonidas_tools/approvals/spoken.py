@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.approvals.words import words_of
 from leonidas_tools.redaction import MASK
 from leonidas_tools.redaction.visible import is_visible
 
@@ -34,10 +33,10 @@ _ENDS = 3
 """Number of items spoken at each end of a long list."""
 _PLAIN_FLOAT = re.compile(r"-?\d+\.(?:\d{1,2}|\d{4,15})|-?0\.\d{1,15}")
 _PAUSE = re.compile(r"[?!\n。？！，；：、]|[.,;:](?=\s|$)")  # noqa: RUF001 - Chinese punctuation
-_QUESTIONING = frozenset(
-    """
-    ? ？ shall should may can could would want posso devo podemos quer queres gostaria deseja 吗 嗎 要
-    """.split()  # noqa: RUF001 - a full-width question mark
+_QUESTIONING = re.compile(
+    r"[?？]|吗|嗎|要|\b(?:shall|should|may|can|could|would|want|posso|devo|podemos|quer|queres|gostaria"  # noqa: RUF001 - a full-width question mark
+    r"|deseja)\b",
+    re.IGNORECASE,
 )
 """Signs and words that mark a question to the user."""
 _MIXED = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
@@ -181,7 +180,7 @@ def has_question(value: Any) -> bool:
     while left and room > 0:
         each = left.pop()
         if isinstance(each, str):
-            if len(each) > room or not _QUESTIONING.isdisjoint([*each, *words_of(each)]):
+            if len(each) > room or _QUESTIONING.search(each):
                 return True
             room -= len(each)
         elif isinstance(each, Mapping):

@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from leonidas_tools.approvals.lexicon import Meaning, lexicon
+from leonidas_tools.approvals.lexicon import lexicon
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.approvals.words import numbers_in
@@ -238,7 +238,7 @@ class _SearchableText:
 
     def __init__(self, text: str) -> None:
         self._text = _after_refusals(_normal(text))
-        self.takes_back = lexicon().judge(text) is Meaning.NO and lexicon().is_known(text)
+        self.takes_back = lexicon().only_refuses(text)
         """True if the user only refuses what was said before."""
         plain = f" {' '.join(_spoken_chunks(self._text))} "
         owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
@@ -282,11 +282,11 @@ def _not_taken_back(heard: Iterable[_SearchableText]) -> Iterator[_SearchableTex
 
 
 def _after_refusals(text: str) -> str:
-    """Return what an utterance says after its last sentence with a word of refusal or doubt."""
+    """Return what an utterance says after its last sentence with a word of refusal or exception."""
     kept = ""
     pieces = [*_SENTENCES.split(text), ""]
     for sentence, stop in zip(pieces[::2], pieces[1::2], strict=True):
-        kept = f" {_OTHER} " if lexicon().hesitates(sentence) else f"{kept}{sentence}{stop}"
+        kept = f" {_OTHER} " if lexicon().excludes(sentence) else f"{kept}{sentence}{stop}"
     return kept
 
 

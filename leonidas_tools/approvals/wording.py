@@ -106,9 +106,26 @@ def fixed_question(question: str, language: str) -> str | None:
 
 def _question(tool: str, arguments: Mapping[str, Any], rule: Rule, usual: str, speak: _Say) -> str:
     if rule.message is not None:
-        return _completed(rule.message, arguments, speak)
+        return _completed(_counting(rule, arguments), arguments, speak)
     what = [tool.replace("_", " "), *_named(arguments, speak)]
     return usual.format(what=", ".join(what))
+
+
+def _counting(rule: Rule, arguments: Mapping[str, Any]) -> str:
+    """Return a rule's message with the path of the list that its `{count}` means.
+
+    That is the first list in the rule's conditions, or else among the arguments.
+    """
+    message = rule.message or ""
+    if "count" in arguments:
+        return message
+    lists = [path for path in (*rule.when, *arguments) if _is_list(path, arguments)]
+    return message.replace("{count}", f"{{{lists[0]}{_COUNT}}}") if lists else message
+
+
+def _is_list(path: str, arguments: Mapping[str, Any]) -> bool:
+    found = values_at(arguments, steps_of(path), parts=False)
+    return [type(each) for each in found] in ([list], [tuple])
 
 
 def _completed(message: str, arguments: Mapping[str, Any], speak: _Say) -> str:
@@ -123,14 +140,19 @@ def _named(arguments: Mapping[str, Any], speak: _Say) -> list[str]:
     return [f"{name.replace('_', ' ')} {speak(value)}" for name, value in arguments.items()]
 
 
-def filled(message: str, arguments: Mapping[str, Any]) -> str:
-    """Replace each `{path}` in a message by its argument, `{files.count}` by the number of items.
+def filled(rule: Rule, arguments: Mapping[str, Any]) -> str:
+    """Return a rule's message with the arguments in place of `{path}`.
+
+    `{files.count}` is the number of items of a list, and `{count}` that of the list in the rule's
+    conditions, or else of the first list among the arguments.
 
     Example:
-        >>> filled("Delete {files.count} files?", {"files": ["a", "b"]})
-        'Delete 2 files?'
+        >>> from leonidas_tools.rules.rule import Decide, Rule
+        >>> many = Rule(name="many", decide=Decide.DENY, message="{count} files are too many.")
+        >>> filled(many, {"files": ["a", "b"]})
+        '2 files are too many.'
     """
-    return _filled(message, arguments, _shown)
+    return _filled(_counting(rule, arguments), arguments, _shown)
 
 
 def _filled(message: str, arguments: Mapping[str, Any], speak: _Say) -> str:
@@ -254,7 +276,7 @@ def denied_by_rule(tool: str, arguments: Mapping[str, Any], rule: Rule) -> ToolR
     said = say("denied_by_rule", tool=tool)
     if rule.message:
         own = type(rule.message) is MessageText  # without placeholders
-        reason = rule.message if own else filled(rule.message, arguments)
+        reason = rule.message if own else filled(rule, arguments)
         said = say("denied_by_rule_because", tool=tool, reason=reason)
     return ToolResult(
         status=ResultStatus.DENIED,

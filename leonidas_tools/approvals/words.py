@@ -13,10 +13,22 @@ if TYPE_CHECKING:
 
 MAX_SPEECH_CHARACTERS = 20_000
 """Maximum length of the speech that is judged."""
-_CURRENCIES = {"€": "euro", "$": "dollar", "£": "pound", "¥": "yuan", "₹": "rupee", "₽": "rouble",
-               "euros": "euro", "dollars": "dollar", "pounds": "pound", "rupees": "rupee"}  # fmt: skip
+_CURRENCIES = {
+    "€": "euro",
+    "$": "dollar",
+    "£": "pound",
+    "¥": "yuan",
+    "₹": "rupee",
+    "₽": "rouble",
+    "euros": "euro",
+    "dollars": "dollar",
+    "pounds": "pound",
+    "rupees": "rupee",
+}
+_APOSTROPHES = dict.fromkeys(map(ord, "\u2019\u02bc`\u00b4"), "'")
 _AMOUNT = re.compile(r"([€$£¥₹₽])\s?(\d+(?:[.,]\d+)*)")
 _SOFT = frozenset(".,!?:'\"()…“”‘’«»–—、。，！？；：（）《》「」·¿¡")  # noqa: RUF001 - of several scripts
+_PAUSE = re.compile(r"[.,;:!?\n](?=\s|$)|[。！？，、；：]|\s[-\u2013\u2014]+\s|[\u2013\u2014]")  # noqa: RUF001 - Chinese punctuation
 # Dots at the start of a path segment change the path: `docs/..`, `.env`.
 _TOKEN = re.compile(
     r"(?P<number>\d+(?:[.,]\d+)*)|(?P<dots>(?<![^\s/\\~])\.+)|(?P<wide>[\u3040-\u30ff\u3400-\u9fff])"
@@ -32,7 +44,7 @@ def words_of(text: str) -> list[str]:
         >>> words_of("Pay €20, or twenty euros?"), words_of("没 问题")
         (['pay', '#20', 'euro', 'or', '#20', 'euro'], ['没', '问', '题'])
     """
-    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")  # noqa: RUF001 - an apostrophe
+    plain = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).casefold()
     plain = _AMOUNT.sub(r"\2 \1", plain)
     found: list[str] = []
     for match in _TOKEN.finditer(plain):
@@ -47,6 +59,11 @@ def words_of(text: str) -> list[str]:
         else:
             found.append(token)
     return _with_numbers(found)
+
+
+def clauses_of(text: str) -> list[list[str]]:
+    """Return the words of each part of a text between pauses."""
+    return [words_of(part) for part in _PAUSE.split(text)]
 
 
 def _joins_words(text: str, place: int) -> bool:
@@ -74,35 +91,16 @@ def _number(value: Decimal) -> str:
         return f"#{value}"
 
 
-_SMALL_EN = (
-    *"""
-zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
-sixteen seventeen eighteen nineteen
-""".split(),
-)
-_TENS_EN = (
-    *"""
-twenty thirty forty fifty sixty seventy eighty ninety
-""".split(),
-)
-_SMALL_PT = (
-    *"""
-zero um dois três quatro cinco seis sete oito nove dez onze doze treze catorze quinze dezesseis
-dezessete dezoito dezenove
-""".split(),
-)
-_TENS_PT = (
-    *"""
-vinte trinta quarenta cinquenta sessenta setenta oitenta noventa
-""".split(),
-)
-_HUNDREDS_PT = (
-    *"""
-cem duzentos trezentos quatrocentos quinhentos seiscentos setecentos oitocentos novecentos
-""".split(),
-)
-_OTHER_PT = {"uma": 1, "duas": 2, "tres": 3, "quatorze": 14, "dezasseis": 16, "dezassete": 17,
-             "dezanove": 19, "cento": 100, "duzentas": 200, "quinhentas": 500}  # fmt: skip
+_NUMERALS = """
+0 zero|1 one um uma|2 two dois duas|3 three três tres|4 four quatro|5 five cinco|6 six seis
+7 seven sete|8 eight oito|9 nine nove|10 ten dez|11 eleven onze|12 twelve doze|13 thirteen treze
+14 fourteen catorze quatorze|15 fifteen quinze|16 sixteen dezesseis dezasseis
+17 seventeen dezessete dezassete|18 eighteen dezoito|19 nineteen dezenove dezanove|20 twenty vinte
+30 thirty trinta|40 forty quarenta|50 fifty cinquenta|60 sixty sessenta|70 seventy setenta
+80 eighty oitenta|90 ninety noventa|100 cem cento|200 duzentos duzentas|300 trezentos
+400 quatrocentos|500 quinhentos quinhentas|600 seiscentos|700 setecentos|800 oitocentos
+900 novecentos
+"""
 _SCALES = {"hundred": 100, "thousand": 1000, "mil": 1000, "million": 10**6, "milhão": 10**6,
            "milhões": 10**6, "billion": 10**9}  # fmt: skip
 _ZH = {**{c: i for i, c in enumerate("零一二三四五六七八九")}, "两": 2, "兩": 2, "〇": 0}  # noqa: RUF001 - the Chinese zero
@@ -111,14 +109,8 @@ _ZH_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "�
 
 @functools.cache
 def _number_words() -> dict[str, int]:
-    return {
-        **{word: i for i, word in enumerate(_SMALL_EN)},
-        **{word: 20 + 10 * i for i, word in enumerate(_TENS_EN)},
-        **{word: i for i, word in enumerate(_SMALL_PT)},
-        **{word: 20 + 10 * i for i, word in enumerate(_TENS_PT)},
-        **{word: 100 + 100 * i for i, word in enumerate(_HUNDREDS_PT)},
-        **_OTHER_PT,
-    }
+    rows = (row.split() for line in _NUMERALS.split("\n") for row in line.split("|"))
+    return {word: int(row[0]) for row in rows for word in row[1:]}
 
 
 def _with_numbers(tokens: list[str]) -> list[str]:
@@ -145,7 +137,7 @@ def _with_numbers(tokens: list[str]) -> list[str]:
             i = end
             continue
         scale = _SCALES.get(tokens[i])
-        if scale and found and _is_number(found[-1]):  # "20 thousand"
+        if scale and found and found[-1].startswith("#"):  # "20 thousand"
             found[-1] = _number(Decimal(found[-1][1:]) * scale)
         else:
             found.append(tokens[i])
@@ -241,7 +233,7 @@ def numbers_in(text: str) -> set[Decimal]:
 
 def _digits_of(token: str) -> list[str]:
     """Return the number of a token, or its numerals if they do not form one number."""
-    if _is_number(token):
+    if token.startswith("#"):
         return [token[1:]]
     if token.startswith("?"):
         words = _number_words()

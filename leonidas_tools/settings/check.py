@@ -342,7 +342,7 @@ class _RuleCheck:
                     yield Finding(severity="warning", key=f"{key}.when.{path}", message=message)
         for path in places_in(rule.message or ""):
             first = path.partition(".")[0].partition("[")[0]
-            if first not in parameters:
+            if first not in parameters and path != "count":
                 message = f"none of its tools has a parameter {first!r}{_hint(first, parameters)}"
                 yield Finding(severity="warning", key=f"{key}.message", message=message)
 

@@ -172,7 +172,7 @@ class RuleSettings(_About):
         name: The name of the rule.
         decide: The decision: `allow`, `ask`, `deny`, or `audit` to allow and record.
         message: The question to the user, or the message to the model; `{amount}` is replaced by
-            the argument.
+            the argument, `{count}` by the number of items of the list in `when`.
         priority: From 0 to 999; if several rules apply, the one with the highest priority decides.
         deadline: How long its question stays open, instead of `policies.approval.deadline`.
         on_expiry: What happens to the call if nobody answers: `cancel` or `proceed`.

@@ -468,6 +468,27 @@ async def test_a_message_counts_the_items_and_says_each_once(files, asked):
     assert bank.approvals.pending()[0].title == asked
 
 
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ({"tags": ["x", "y"], "files": ["a"] * 12}, "Delete 12 files? (tags x, y)"),
+        ({"files": ["a"], "count": 3}, "Delete 3 files? (files a)"),
+        ({"count": 3}, "Delete 3 files?"),
+    ],
+)
+async def test_a_message_counts_the_list_of_its_condition(arguments, asked):
+    async def delete(**given: object) -> None: ...
+
+    parameters = {"type": "object", "properties": {}}
+    deleting = Tool.from_json_schema(
+        name="delete", description="", parameters=parameters, function=delete
+    )
+    rule = {"name": "files", "decide": "ask", "tools": "delete", "message": "Delete {count} files?"}
+    bank = Bank(deleting, policies={"rules": [{**rule, "when": {"files": {"count_above": 0}}}]})
+    result = await bank.call("delete", **arguments)
+    assert result.result["ask"] == asked
+
+
 async def test_the_same_call_again_is_the_same_question():
     bank = Bank()
     assert await bank.ask() == await bank.ask()
