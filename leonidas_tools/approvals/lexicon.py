@@ -361,7 +361,7 @@ class _Question:
             if word not in self._words[after:]:
                 return False
             places.append(self._words.index(word, after))
-        has_verb = len(rest) < len(words)
+        has_verb = len(rest) < len(words) or any(map(is_wide, said))  # of any place in Chinese
         if not self._values.isdisjoint(
             places
         ):  # "Okay, order 5" does not agree to "delete order 5"
@@ -420,7 +420,8 @@ def lexicon(language: str = "en", more: tuple[tuple[str, ConsentWords], ...] = (
 def _read(path: Path) -> ConsentWords:
     table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     again = table.pop("again")
-    return ConsentWords(again=again, **{name: tuple(texts) for name, texts in table.items()})
+    lists = {name: tuple(re.split(r"[|\n]", text)) for name, text in table.items()}
+    return ConsentWords(again=again, **lists)
 
 
 def judge(

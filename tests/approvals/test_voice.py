@@ -144,6 +144,44 @@ async def test_a_doubtful_answer_is_asked_for_again(words):
     assert (await bank.confirm(approval)).status == "ok"
 
 
+async def test_the_second_question_says_which_words_count():
+    bank = Bank()
+    approval = await bank.ask()
+    bank.answer("Hm, well.")
+    again = (await bank.confirm(approval)).result["ask"]
+    assert again == "Shall I do this: send, to Ana, amount 20? Say 'yes, do it' or 'no'."
+    bank.hears(again, "Yes, do it.")
+    assert (await bank.confirm(approval)).status == "ok"
+
+
+async def test_after_three_unclear_answers_the_call_is_denied():
+    bank = Bank()
+    approval = await bank.ask()
+    results = []
+    for words in ("Maybe.", "I accept.", "How much?"):
+        assert await bank.ask() == approval  # the same call again is no new question
+        bank.answer(words)
+        results.append(await bank.confirm(approval))
+    assert [each.reason_code for each in results] == ["doubtful", "doubtful", "not_understood"]
+    assert results[-1].status == "denied"
+    assert (bank.sent, bank.approvals.pending()) == ([], [])
+    assert bank.told("tool_approval_answer")[-1]["decision"] == "deny"
+
+
+async def test_a_confirmation_without_an_answer_uses_up_nothing():
+    bank = Bank(policies={"loop": "off"})
+    approval = await bank.ask()
+    bank.transcript.user_said("Send it.")
+    for _ in range(5):
+        bank.put()
+        assert (await bank.confirm(approval)).reason_code == "not_answered"
+    bank.answer("Maybe.")
+    for _ in range(5):
+        await bank.confirm(approval)
+    bank.answer("Yes.")
+    assert (await bank.confirm(approval)).status == "ok"
+
+
 async def test_words_before_the_question_do_not_count():
     bank = Bank()
     bank.answer("Yes, send it.")
@@ -226,101 +264,24 @@ async def test_where_nothing_is_transcribed_nothing_is_confirmed_unless_the_mode
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"),
-    [
-        ("move", "Move to savings from daily?"),
-        ("move", "Move target is savings, source is daily?"),
-        ("buy", "Buy count of 20, amount of 5?"),
-        ("buy", "Buy 20 count, 5 amount?"),
-        ("erase", "Erase, backup is true, for good is false?"),
-    ],
-)
-async def test_a_sentence_that_exchanges_two_values_does_not_ask_the_question(name, asked):
-    @tool(requires_approval=True)
-    async def move(source: str, target: str) -> None: ...
-
-    @tool(requires_approval=True)
-    async def buy(amount: int, count: int) -> None: ...
-
-    @tool(requires_approval=True)
-    async def erase(for_good: bool, backup: bool) -> None: ...
-
-    arguments = {
-        "move": {"source": "savings", "target": "daily"},
-        "buy": {"amount": 20, "count": 5},
-        "erase": {"for_good": True, "backup": False},
-    }
-    bank = Bank(move, buy, erase)
-    approval = (await bank.call(name, **arguments[name])).result["approval_id"]
-    bank.hears(asked, "Yes.")
-    assert (await bank.confirm(approval)).reason_code == "not_asked"
-
-
-@pytest.mark.parametrize(
-    "asked", ["Move savings, daily?", "May I move source savings, target daily, is that right?"]
-)
-async def test_a_sentence_with_the_values_in_order_asks_the_question(asked):
-    @tool(requires_approval=True)
-    async def move(source: str, target: str) -> None: ...
-
-    bank = Bank(move)
-    approval = (await bank.call("move", source="savings", target="daily")).result["approval_id"]
-    bank.hears(asked, "Yes.")
-    assert (await bank.confirm(approval)).status == "ok"
-
-
-@pytest.mark.parametrize(
     ("asked", "status"),
     [
         ("Send 20 euros to Ana?", "ok"),
-        ("Okay, Ana Maria, send 20 euros to Ana?", "ok"),
-        ("So, shall I now send 20 euros to Ana, yes or no?", "ok"),
-        ("Do you want me to send 20 euros to Ana?", "ok"),
-        ("Send 20 euros to Ana? In euros, right?", "ok"),
+        ("Okay, Ana, send €20 to Ana.", "ok"),
+        ("Send twenty euros to Ana?", "ok"),
+        ("So, shall I now send 20 euros to Ana, yes or no?", "pending_approval"),
         ("Shall I wait before I send 20 euros to Ana?", "pending_approval"),
-        ("Should I refuse to send 20 euros to Ana?", "pending_approval"),
-        ("Is it wrong to send 20 euros to Ana?", "pending_approval"),
-        ("Shall I refuse this: send 20 euros to Ana?", "pending_approval"),
-        ("I say no to this: send 20 euros to Ana?", "pending_approval"),
         ("Did I send 20 euros to Ana?", "pending_approval"),
         ("Will you send 20 euros to Ana?", "pending_approval"),
-        ("Will you, please, send 20 euros to Ana?", "pending_approval"),
-        ("Why can't I send 20 euros to Ana?", "pending_approval"),
         ("Send 20 euros to Ana? In yen, right?", "pending_approval"),
     ],
 )
-async def test_a_question_of_a_rule_that_is_part_of_another_one_is_not_asked(asked, status):
+async def test_a_rule_asks_in_its_own_words_alone(asked, status):
     bank = Bank()
     words = "Send {amount} euros to {to}?"
     rule = Rule(name="money", decide="ask", tools=("send",), message=words)
     bank.session.get(SessionPolicy).rules.append(rule)
     approval = await bank.ask()
-    bank.hears(asked, "Yes.")
-    assert (await bank.confirm(approval)).status == status
-
-
-@pytest.mark.parametrize(
-    ("asked", "status"),
-    [
-        ("Pay 20 euros, fee 5?", "ok"),
-        ("Pay €20, fee 5?", "ok"),
-        ("Pay 20 dollars, fee 5?", "pending_approval"),
-        ("Pay 20 yen, fee 5 euros?", "pending_approval"),
-        ("Pay 5 20 5 euros?", "pending_approval"),
-    ],
-)
-@pytest.mark.parametrize(("tool_name", "amount"), [("pay_euros", "amount"), ("pay", "amount_eur")])
-async def test_a_sentence_with_another_currency_or_value_does_not_ask_the_question(
-    tool_name, amount, asked, status
-):
-    async def paid(**given: object) -> None: ...
-
-    parameters = {"type": "object", "properties": {amount: {}, "fee": {}}}
-    pay = Tool.from_json_schema(
-        name=tool_name, description="", parameters=parameters, function=paid, requires_approval=True
-    )
-    bank = Bank(pay)
-    approval = (await bank.call(tool_name, **{amount: 20, "fee": 5})).result["approval_id"]
     bank.hears(asked, "Yes.")
     assert (await bank.confirm(approval)).status == status
 
@@ -380,20 +341,6 @@ async def test_an_item_of_a_list_that_sounds_like_another_argument_is_not_asked_
 
 
 @pytest.mark.parametrize(
-    ("asked", "status"),
-    [("Order 20 pack?", "pending_approval"), ("Order 20 pack, amount 20?", "ok")],
-)
-async def test_one_number_is_not_said_for_two_values(asked, status):
-    @tool(requires_approval=True)
-    async def order(item: str, amount: int) -> None: ...
-
-    bank = Bank(order)
-    approval = (await bank.call("order", item="20 pack", amount=20)).result["approval_id"]
-    bank.hears(asked, "Yes.")
-    assert (await bank.confirm(approval)).status == status
-
-
-@pytest.mark.parametrize(
     ("path", "spoken", "status"),
     [
         ("/home/ana/..", "/home/ana/", "pending_approval"),
@@ -434,18 +381,6 @@ async def test_our_question_is_the_last_one_where_an_argument_sounds_like_one(te
         bank.transcript.turn_ended()
         answer = await bank.confirm(asked["approval_id"])
         assert answer.status.startswith(status)
-
-
-@pytest.mark.parametrize("before", ["Should I not ", "You don't want me to "])
-async def test_a_negation_before_the_question_of_a_rule_turns_it_round(before):
-    rule = {"name": "r", "tools": "send", "decide": "ask", "message": "Send {amount} to {to}?"}
-    bank = Bank(policies={"rules": [rule]})
-    approval = await bank.ask()
-    bank.transcript.model_spoke(f"{before}send 20 to Ana?")
-    bank.transcript.turn_ended()
-    bank.transcript.user_said("Yes.")
-    bank.transcript.turn_ended()
-    assert (await bank.confirm(approval)).reason_code == "not_asked"
 
 
 @pytest.mark.parametrize(
