@@ -33,6 +33,7 @@ MAX_ANSWER_CHARACTERS = 200
 _OPEN = re.compile(r"[?？…¿؟\"“”«»]|\.\.|[-,;，、:\u2013\u2014]\s*\Z")  # noqa: RUF001 - of several scripts
 """Signs of a question or of an unfinished answer."""
 _MAX_JUDGED_CHARACTERS = 2_000
+_MAX_GREETING_WORDS = 8
 _TABLES = Path(__file__).with_name("consent")
 _MIN_STEM = 3
 
@@ -131,7 +132,10 @@ class Lexicon:
         self._endings = frozenset(map(_plain, texts("endings")))
         single = (words[0] for words in self._stop_words if len(words) == 1)
         self._stop_stems = {stem for word in single for stem in self._stems(word)}
-        self._longest = max(map(len, self._phrases))
+        self._longest: dict[str, int] = {}
+        """The length of the longest phrase that begins with a word."""
+        for phrase in self._phrases:
+            self._longest[phrase[0]] = max(len(phrase), self._longest.get(phrase[0], 0))
         self._greetings = {tuple(words_of(text)) for text in texts("greetings")}
         names = ("pronouns", "choosing", "links", "joins", "asking", "verb_last")
         self._pronouns, self._choosing, self.links, self.joins, self.asking, self.verb_last = (
@@ -252,11 +256,10 @@ class Lexicon:
         yield from self._divide(words, pauses)
 
     def _divide(self, words: Sequence[str], pauses: set[int]) -> Iterator[Phrase]:
-        best: list[tuple[int, int, int]] = [(0, 0, 0)] * (len(words) + 1)
+        best = [(0, 0, 0)] * (len(words) + 1)
         found: list[Phrase] = []
         for start in reversed(range(len(words))):
-            cost, phrase = min(self._ways(words, pauses, start, best))
-            best[start] = cost
+            best[start], phrase = min(self._ways(words, pauses, start, best))
             found.append(phrase)
         found.reverse()
         start, negated = 0, False
@@ -274,13 +277,16 @@ class Lexicon:
         """Yield the phrases that begin at an index, each with the cost of the text from there."""
         others, pieces, loose = best[start + 1]
         yield (others + 1, pieces + 1, loose + 1), Phrase((words[start],), Kind.OTHER)
-        for end in range(start + 1, min(len(words), start + self._longest) + 1):
+        longest = self._longest.get(words[start], 0)
+        for end in range(start + 1, min(len(words), start + longest) + 1):
             said = tuple(words[start:end])
             kind = self._phrases.get((*said, _STOP)) if end in pauses else None
             kind = kind or self._phrases.get(said)
+            if kind is None:
+                continue
             # "No, problem" is not "no problem".
             is_broken = not pauses.isdisjoint(range(start + 1, end))
-            if kind and not (is_broken and any(self._phrases.get((w,)) is Kind.NO for w in said)):
+            if not (is_broken and any(self._phrases.get((word,)) is Kind.NO for word in said)):
                 others, pieces, loose = best[end]
                 yield (others, pieces + 1, loose + (kind in _LOOSE)), Phrase(said, kind)
 
@@ -288,7 +294,7 @@ class Lexicon:
         """Return whether words are greetings, politeness and consents, with at most one name."""
         start, may_name = 0, False
         while start < len(words):
-            for end in range(min(len(words), start + self._longest), start, -1):
+            for end in range(min(len(words), start + _MAX_GREETING_WORDS), start, -1):
                 found = tuple(words[start:end])
                 if found in self._greetings or self._phrases.get(found) in _OPENERS:
                     may_name = may_name or start == 0

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.executor import Executor
 
 
-_MOST_CHARACTERS = 20_000
+MAX_SEARCHED_CHARACTERS = 5_000
 """Maximum characters that are searched for a no; longer speech may contain one."""
 
 
@@ -180,7 +180,7 @@ class Question:
         """Return whether the user may have said no after a position of the transcript."""
         exchange = self.transcript.exchange(position, lambda _: False)
         texts = [each.text for each in exchange.earlier]
-        is_known = not exchange.forgotten and sum(map(len, texts)) <= _MOST_CHARACTERS
+        is_known = not exchange.forgotten and sum(map(len, texts)) <= MAX_SEARCHED_CHARACTERS
         return not is_known or any(map(self.request.lexicon.refuses, texts))
 
     def is_agreed(self) -> bool:

@@ -36,6 +36,7 @@ from leonidas_tools.settings.rules import (
     AlwaysSettings,
     ApprovalSettings,
     ConditionSettings,
+    ConsentSettings,
     RuleSettings,
 )
 from leonidas_tools.settings.store_settings import StoreSettings
@@ -78,6 +79,7 @@ def settings_schema() -> dict[str, Any]:
         CacheSettings,
         CallLimitSettings,
         ConditionSettings,
+        ConsentSettings,
         LoopSettings,
         MCPServerSettings,
         MCPToolConfiguration,

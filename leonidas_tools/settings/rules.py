@@ -227,20 +227,20 @@ class ConsentSettings(SettingsModel):
     """Adds words to a language, or a language, for the judgement of spoken and typed answers.
 
     Args:
-        yes: Phrases of consent.
+        consent: Phrases of consent.
         polite: Phrases that may stand beside a consent.
-        no: Phrases that refuse.
+        refusal: Phrases that refuse.
         doubt: Phrases that make any answer unclear.
         again: The sentence after a repeated question that tells the user which words count.
     """
 
-    yes: Words = ()
+    consent: Words = ()  # in YAML, the keys "yes" and "no" would be booleans
     polite: Words = ()
-    no: Words = ()
+    refusal: Words = ()
     doubt: Words = ()
     again: str = ""
 
-    @field_validator("yes", "polite", "no", "doubt")
+    @field_validator("consent", "polite", "refusal", "doubt")
     @classmethod
     def _have_words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for phrase in value:
@@ -248,7 +248,7 @@ class ConsentSettings(SettingsModel):
                 raise ValueError(f"{phrase!r} has no word")
         return value
 
-    @field_validator("yes")
+    @field_validator("consent")
     @classmethod
     def _refuse_nothing(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for phrase in value:
@@ -258,7 +258,13 @@ class ConsentSettings(SettingsModel):
 
     def words(self) -> ConsentWords:
         """Return the words for the judge."""
-        return ConsentWords(**{name: getattr(self, name) for name in type(self).model_fields})
+        return ConsentWords(
+            yes=self.consent,
+            polite=self.polite,
+            no=self.refusal,
+            doubt=self.doubt,
+            again=self.again,
+        )
 
 
 class ApprovalSettings(SettingsModel):

@@ -14,6 +14,7 @@ from leonidas_tools import Tool
 from leonidas_tools.approvals.lexicon import judge, lexicon
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.approvals.terminal import TerminalChannel
+from leonidas_tools.errors import ConfigurationError
 from tests.approvals.bench import Bank
 
 ASKED = "Shall I do this: send money, to Ana, amount 20?"
@@ -207,9 +208,8 @@ async def test_a_laugh_in_the_language_of_the_session_is_no_yes(language, runs):
 
 
 async def test_the_settings_add_a_language():
-    words = {
-        "ja": {"yes": ["はい", "お願いします"], "no": "いいえ", "again": "「はい」か「いいえ」で。"}
-    }
+    japanese = {"consent": ["はい", "お願いします"], "refusal": "いいえ"}
+    words = {"ja": {**japanese, "again": "「はい」か「いいえ」で。"}}
     bank = Bank(policies={"approval": {"consent_words": words}})
     bank.session.get(SessionPolicy).language = "ja-JP"
     approval = await bank.ask()
@@ -221,6 +221,15 @@ async def test_the_settings_add_a_language():
     other = await bank.ask("Ben")
     bank.answer("いいえ", other)
     assert (await bank.confirm(other)).reason_code == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("phrase", "problem"),
+    [("stop", "'stop' has a word of refusal, so it can never be a yes"), ("!", "'!' has no word")],
+)
+def test_the_settings_add_no_yes_that_cannot_count(phrase, problem):
+    with pytest.raises(ConfigurationError, match=problem):
+        Bank(policies={"approval": {"consent_words": {"en": {"consent": [phrase]}}}})
 
 
 # --- properties --------------------------------------------------------------------------------
@@ -268,7 +277,8 @@ def test_a_yes_with_a_word_more_is_no_yes():
 NO_YES = """
 no|nope|don't|not|never|stop|cancel|wait|later|não|nunca|cancela|espera|depois|不|不要|取消|等一下
 nein|nicht|non|pas|nunca|jamás|mai|нет|いいえ|아니요|لا|hayır|nej|όχι|không|but|if|maybe|mas|se|talvez
-pero|si|aber nur|wenn|mais pas|ma non|accept|continue|如果|但是|?|？|¿|؟|...|…|👎|🛑|"|/|<noise>|\u202e|\u200b
+pero|si|aber nur|wenn|mais pas|ma non|accept|continue|如果|但是|?|？|¿|؟|...|…|👎|🛑|"|/
+<noise>|\u202e|\u200b
 """.strip().replace("\n", "|")
 
 
