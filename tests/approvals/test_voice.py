@@ -408,7 +408,6 @@ async def test_a_message_counts_the_items_and_says_each_once(files, asked):
     [
         ({"tags": ["x", "y"], "files": ["a"] * 12}, "Delete 12 files? (tags x, y)"),
         ({"files": ["a"], "count": 3}, "Delete 3 files? (files a)"),
-        ({"count": 3}, "Delete 3 files?"),
     ],
 )
 async def test_a_message_counts_the_list_of_its_condition(arguments, asked):
