@@ -22,7 +22,7 @@ from leonidas_tools.calls.call import (
     same_arguments,
 )
 from leonidas_tools.calls.events import EventKind
-from leonidas_tools.calls.invocation import current
+from leonidas_tools.calls.invocation import current, innermost
 from leonidas_tools.calls.once_calls import digest_of, exact_digest_of
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.calls.call import Run, ToolCall
+    from leonidas_tools.calls.invocation import Invocation
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.recorder import Recorder
     from leonidas_tools.store.rows import Execution
@@ -98,17 +99,22 @@ class CallStarts:
         self._recorder = recorder
         self._calls = calls
         self._writer = writer
-        self._runs: OrderedDict[Hashable, None] = OrderedDict()
+        self._runs: OrderedDict[Hashable, Invocation | None] = OrderedDict()
+        """The calls that have run, or run now in an invocation."""
 
     async def run(self, call: ToolCall, run: Run) -> ToolResult:
         """Run a call, and remember it in case its record is lost with the file of the store."""
-        if call.id is None:
-            return await run(call)
-        key = self._key(call)
-        self._runs[key] = None
+        key, running = self._key(call), innermost()
+        if call.id is None or (running is not None and self._runs.get(key) is running):
+            return await run(call)  # the latter is a fallback of the call
+        self._runs[key] = running
         if len(self._runs) > _REMEMBERED:
             self._runs.popitem(last=False)
-        result = await run(call)
+        try:
+            result = await run(call)
+        finally:
+            if key in self._runs:
+                self._runs[key] = None
         if result.status.value not in MAY_HAVE_RUN:
             self._runs.pop(key, None)
         return result
@@ -179,7 +185,8 @@ class CallStarts:
         Raises:
             StoreError: Records of the session's calls in other processes are lost.
         """
-        if self._key(call) in self._runs:
+        key = self._key(call)
+        if key in self._runs and (innermost() is None or self._runs[key] is not innermost()):
             return repeated(call.name)
         has_others = elsewhere is not None and bool(elsewhere.newest)
         if database.files > 1 and (has_others or is_from_elsewhere(call.session)):
