@@ -70,7 +70,10 @@ class Lab:
 
     def __init__(self, server="asking.py", *, policies=None, env=None, **options):
         settings = forked(server, env=env or {}, **options.pop("settings", {}))
-        config = {"mcp_servers": {"lab": settings}, "policies": policies or {}}
+        config = {
+            "mcp_servers": {"lab": settings},
+            "policies": {"risky": "allow", **(policies or {})},
+        }
         self.tools = AdvancedToolProcessor(config=config, builtin_tools=False, **options)
         self.events = []
         self.tools.monitor.subscribe(self.events.append)

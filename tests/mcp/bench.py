@@ -40,7 +40,9 @@ class Bench:
 
     def processor(self, **more):
         """All tools of the servers; they are not there before they are waited for."""
-        self.tools = AdvancedToolProcessor(config={**self.settings, **more}, builtin_tools=False)
+        self.tools = AdvancedToolProcessor(
+            config={"policies": {"risky": "allow"}, **self.settings, **more}, builtin_tools=False
+        )
         return self.tools
 
     async def ready(self):

@@ -232,6 +232,22 @@ async def test_the_status_describes_what_has_changed_without_comparing_again(ben
         assert f"+{EVIL}" in bench.status("mail")["quarantined"][0]["diff"].splitlines()
 
 
+async def test_an_explicit_destructive_hint_asks_and_is_pinned(bench):
+    hint = {"annotations": {"destructiveHint": True}}
+    bench.server("disk", described("tidy", **hint), described("look"))
+    async with bench.processor(policies={}):
+        await bench.ready()
+        assert (await bench.call("tidy")).status == "pending_approval"
+        assert await bench.call("look") == {}
+    bench.lists("disk", described("tidy"), described("look", **hint))
+    async with bench.processor(policies={}):
+        await bench.ready()
+        assert (await bench.call("tidy")).reason_code == "quarantined"
+        assert (await bench.call("look")).status == "pending_approval"  # stricter: no quarantine
+        (told,) = bench.status("disk")["quarantined"]
+    assert "-effect: once, destructive" in told["diff"]
+
+
 async def test_a_tool_that_changes_while_a_session_runs_is_denied(bench):
     bench.server("mail", GOOD)
     async with bench.processor():
