@@ -246,10 +246,10 @@ async def test_a_flood_of_calls_runs_only_so_far_and_each_of_them_is_answered_on
 
 
 async def test_cancelled_calls_make_room_when_they_have_ended() -> None:
-    reads, pays = Gate(effect="read"), Gate(effect="once", name="pay")
+    reads, pays = Gate(effect="read"), Gate(effect="once", name="log")
     tools = tools_of(reads.tool, pays.tool, policies={"calls": {"at_once": 2}})
     async with Script(tools) as stream:
-        stream.say(call("wait", {"n": 1}, id="read"), call("pay", {"n": 2}, id="pay"))
+        stream.say(call("wait", {"n": 1}, id="read"), call("log", {"n": 2}, id="pay"))
         await stream.until(lambda _: reads.came == [1] and pays.came == [2])
         stream.say(cancellation("read"), cancellation("pay"))
         while reads.left != [1]:
