@@ -168,7 +168,11 @@ class OutgoingScheduler:
         silent = all(_late(part) is ToolScheduling.SILENT for part in parts)
         if not silent:
             state.turn.model_spoke(now)
-        told = [answer for part in parts if (answer := part.part.function_response) is not None]
+        told = [
+            state.adaptation.without_refused_media(answer)
+            for part in parts
+            if (answer := part.part.function_response) is not None
+        ]
         heading = wording_of(state.source).text("late_outcomes")
         return outcomes_message(told, state.profile, heading=heading, silent=silent)
 

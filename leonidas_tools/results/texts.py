@@ -752,6 +752,10 @@ TEXTS: Mapping[str, Text] = {
         "The reason of a denial when the terminal has no input.",
     ),
     # Live sessions.
+    "media_unread": Text(
+        "Files that you cannot read were left out: {types}.",
+        "A live model does not read files of that type.",
+    ),
     "late_outcomes": Text(
         "These tool calls have ended, and their function responses could not be sent; do not make "
         "them again. Their results, one per line:",
