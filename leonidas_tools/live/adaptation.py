@@ -12,7 +12,7 @@ from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.tools.metadata import ToolBehavior
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from leonidas_tools.live.profiles import ModelProfile
     from leonidas_tools.results.texts import Wording
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _NAMELESS = "unknown"
+_IMAGES = ("image/png", "image/jpeg", "image/webp")
 
 
 class Adaptation:
@@ -94,12 +95,19 @@ class Adaptation:
             "scheduling": self._scheduling(name, response.scheduling, interim=interim),
             "will_continue": self._will_continue(name, interim=interim, begun=begun),
         }
-        return self.without_refused_media(response).model_copy(update=changes)
+        readable = self._with_readable(response, self.profile.response_media)
+        return readable.model_copy(update=changes)
 
-    def without_refused_media(self, response: types.FunctionResponse) -> types.FunctionResponse:
-        """Return a response without the files that the model does not read, which it names."""
+    def outcome(self, response: types.FunctionResponse) -> types.FunctionResponse:
+        """Return a copy of a response that is sent as content, which may have images."""
+        return self._with_readable(response, _IMAGES if self.profile.client_content else ())
+
+    def _with_readable(
+        self, response: types.FunctionResponse, kinds: Container[str]
+    ) -> types.FunctionResponse:
+        """Return a response without files of other types, which its message names."""
         parts = response.parts or []
-        kept = [part for part in parts if _mime_type(part) in self.profile.response_media]
+        kept = [part for part in parts if _mime_type(part) in kinds]
         if len(kept) == len(parts):
             return response
         left_out = sorted({_mime_type(part) for part in parts if part not in kept})

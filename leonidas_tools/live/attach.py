@@ -78,6 +78,11 @@ async def attached(
         answering.result()
 
 
+def adapted(tools: list[types.Tool], model: str, *, vertex: bool) -> list[types.Tool]:
+    """Return the declarations as a model reads them; see `AdvancedToolProcessor.declarations`."""
+    return Adaptation(profile_for(model, vertex=vertex)).declarations(tools)
+
+
 async def _run(live: LiveToolSession, plain: _PlainSession) -> None:
     async for _ in live(plain.typed()):
         pass  # the user's own loop has received it already

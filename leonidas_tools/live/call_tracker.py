@@ -229,6 +229,14 @@ class CallTracker:
         """Return the calls of earlier connections whose results the next message carries."""
         return _together(c for c in self._ready.values() if c.connection != self.connection)
 
+    def lost_calls(self) -> list[LiveCall]:
+        """Return the calls of earlier connections to which no response has surely arrived."""
+        return [
+            call
+            for call in self._unsettled.values()
+            if call.connection not in (self.connection, _NO_CONNECTION) and not call.confirmed
+        ]
+
     def sent(self, calls: list[LiveCall], message: int) -> None:
         """Record the number of the message that carries the responses of these calls."""
         for call in calls:

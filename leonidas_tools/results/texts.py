@@ -756,6 +756,10 @@ TEXTS: Mapping[str, Text] = {
         "Files that you cannot read were left out: {types}.",
         "A live model does not read files of that type.",
     ),
+    "call_lost": Text(
+        "The connection was lost. The result of this call follows as a message.",
+        "A resumed session still waits for the response to a call of the lost connection.",
+    ),
     "late_outcomes": Text(
         "These tool calls have ended, and their function responses could not be sent; do not make "
         "them again. Their results, one per line:",
