@@ -131,6 +131,11 @@ TEXTS: Mapping[str, Text] = {
         "Nothing was done now. Call again only if the user wants it done once more.",
         "A call equals a cancelled one whose side effect has happened.",
     ),
+    "duplicate_call": Text(
+        "This is the result of an equal call of the same turn, which ran once for both. Call again "
+        "only if the user wants it done once more.",
+        "A call equals another one of the turn that had no result yet, and has a side effect.",
+    ),
     "missing_dependency": Text(
         "The tool needs {needs}, which is not available.",
         "A dependency of the tool is not available.",
