@@ -61,7 +61,7 @@ def generates(**config):
         (
             "3.1",
             takes(properties={"x": {"type": ["STRING", "NULL"]}}),
-            "Unknown name \"type\" at 'setup.tools[0]",
+            'Unknown name "type" at \'setup.tools[0]',
         ),
         (
             "2.5",
