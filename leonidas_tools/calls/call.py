@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 REPEATED = "repeated_call"
 """The reason code of the result of a repeated call whose outcome is not known yet."""
+DUPLICATE_CALL = "duplicate_call"
+"""Reason code of the result of an equal call that the model made in the same turn."""
 CANCELLED_CALL = "cancelled_call"
 """The reason code of a result that an equal call had, which a barge-in cancelled."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.call import REPEATED, ResultStatus, comparable, repeated
 from leonidas_tools.calls.invocation import innermost
+from leonidas_tools.calls.turns import Turns
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class OnceCall:
 
     __slots__ = (
         "_digests", "_over", "_runs", "call_id", "cancelled", "is_over", "is_reported",
-        "may_have_happened", "name", "number", "reports", "result", "stream",
+        "may_have_happened", "name", "number", "reports", "result", "stream", "turn", "twin",
     )  # fmt: skip
 
     def __init__(self, call: ToolCall, stream: object) -> None:
@@ -42,6 +43,10 @@ class OnceCall:
         self._runs: list[tuple[str, Mapping[str, Any]]] = []
         self._digests: set[bytes | None] = set()
         self.stream = stream
+        turns = call.session.find(Turns)
+        self.turn = 0 if turns is None else turns.number
+        self.twin: OnceCall | None = None
+        """The last equal call of the same turn, if it had no result when this one was made."""
         self.is_reported = False
         """True if another call returns the result of this one, which a person has approved."""
         self.reports: OnceCall | None = None
@@ -112,6 +117,9 @@ class OnceCalls:
     1 on each connection. Only calls with a side effect are remembered, so that reads and
     cancellations cannot evict them.
 
+    A model may make a call twice in one turn, without waiting for the first result: that is one
+    request, which runs once.
+
     The model never reads the result of a cancelled call, so it may make the same call under another
     id. A cancelled call that has had its effect is kept until such a call takes its result.
     """
@@ -119,6 +127,7 @@ class OnceCalls:
     def __init__(self) -> None:
         self._calls: OrderedDict[Key, OnceCall] = OrderedDict()
         self._running: dict[int, OnceCall] = {}
+        self._last_of_digest: dict[bytes, OnceCall] = {}
         self._with_results: deque[OnceCall] = deque()
         self._cancelled: deque[OnceCall] = deque()
 
@@ -129,11 +138,23 @@ class OnceCalls:
     def begin(self, call: ToolCall, key: Key, stream: object) -> None:
         """Remember a call of the model by its key and its number in the session."""
         made = OnceCall(call, stream)
+        last = self._last_of_digest.get(key[1])
+        is_duplicate = last is not None and not last.is_over and last.turn == made.turn
+        if is_duplicate and exact_digest_of(call.name, call.arguments) == key[1]:
+            made.twin = last
+        self._last_of_digest[key[1]] = made
         self._calls[key] = self._running[call.number] = made
         if len(self._calls) > _REMEMBERED:
             self._calls.popitem(last=False)
         if len(self._running) > _REMEMBERED:
             del self._running[next(iter(self._running))]
+        if len(self._last_of_digest) > _REMEMBERED:
+            del self._last_of_digest[next(iter(self._last_of_digest))]
+
+    def twin_of(self, call: ToolCall) -> OnceCall | None:
+        """Return the equal call of the same turn that had no result when this one was made."""
+        made = self._running.get(call.number)
+        return None if made is None else made.twin
 
     def end(self, number: int, result: ToolResult, *, begun: bool) -> None:
         """Remember the result of a call, and keep only the newest results."""
@@ -256,6 +277,11 @@ class OnceCalls:
         if found is not None:
             self._cancelled.remove(found)
         return found
+
+    def note_read(self, twin: OnceCall) -> None:
+        """Note that the model reads the result of a call as that of an equal one."""
+        if twin in self._cancelled:
+            self._cancelled.remove(twin)
 
     def put_back(self, cancelled: OnceCall) -> None:
         """Keep a cancelled call whose result was not read after all."""

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
+from leonidas_tools.json_schema.openapi import openapi_schema
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.tools.metadata import ToolBehavior
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from leonidas_tools.live.profiles import ModelProfile
+    from leonidas_tools.results.texts import Wording
 
 logger = visible_logger(__name__)
 
 _NAMELESS = "unknown"
+_IMAGES = ("image/png", "image/jpeg", "image/webp")
 
 
 class Adaptation:
@@ -32,10 +36,13 @@ class Adaptation:
                                     another: the model must not speak on without it for long
     scheduling                      none
     interim responses               none
+    `parameters_json_schema`        `parameters`, in the subset of OpenAPI
+    files in a response             none of that type; the response says which were left out
     ==============================  ================================================================
 
     Args:
         profile: The model's profile.
+        wording: Returns the texts of the settings.
 
     Example:
         >>> from leonidas_tools.live.profiles import profile_for
@@ -46,8 +53,11 @@ class Adaptation:
         (None, True)
     """
 
-    def __init__(self, profile: ModelProfile) -> None:
+    def __init__(
+        self, profile: ModelProfile, wording: Callable[[], Wording] = lambda: AS_IT_IS
+    ) -> None:
         self.profile = profile
+        self._wording = wording
         self._behaviors: dict[str, ToolBehavior] = {}
         self._wanted_to_block: set[str] = set()
         self._said: set[str] = set()
@@ -85,7 +95,28 @@ class Adaptation:
             "scheduling": self._scheduling(name, response.scheduling, interim=interim),
             "will_continue": self._will_continue(name, interim=interim, begun=begun),
         }
-        return response.model_copy(update=changes)
+        readable = self._with_readable(response, self.profile.response_media)
+        return readable.model_copy(update=changes)
+
+    def outcome(self, response: types.FunctionResponse) -> types.FunctionResponse:
+        """Return a copy of a response that is sent as content, which may have images."""
+        return self._with_readable(response, _IMAGES if self.profile.client_content else ())
+
+    def _with_readable(
+        self, response: types.FunctionResponse, kinds: Container[str]
+    ) -> types.FunctionResponse:
+        """Return a response without files of other types, which its message names."""
+        parts = response.parts or []
+        kept = [part for part in parts if _mime_type(part) in kinds]
+        if len(kept) == len(parts):
+            return response
+        left_out = sorted({_mime_type(part) for part in parts if part not in kept})
+        names = ", ".join(left_out)
+        self._say(f"does not read {names} in a response: left out")
+        content = response.response or {}
+        told = self._wording().text("media_unread", types=names)
+        changed = {**content, "message": " ".join(filter(None, [content.get("message"), told]))}
+        return response.model_copy(update={"response": changed, "parts": kept or None})
 
     def _tool(self, tool: types.Tool) -> types.Tool:
         if not tool.function_declarations:
@@ -103,7 +134,10 @@ class Adaptation:
             field = types.Behavior(behavior.value)
         if not self.profile.behavior_field:
             field = None
-        return declaration.model_copy(update={"behavior": field})
+        changes: dict[str, Any] = {"behavior": field}
+        if not self.profile.json_schema and declaration.parameters_json_schema is not None:
+            changes |= _openapi(declaration.parameters_json_schema)
+        return declaration.model_copy(update=changes)
 
     def _effective(self, name: str, asked: ToolBehavior | None) -> ToolBehavior:
         """Return the behavior that the function has on this model, for a requested behavior."""
@@ -146,6 +180,22 @@ class Adaptation:
         if message not in self._said:
             self._said.add(message)
             logger.warning("The model (%s) %s", self.profile.name, message)
+
+
+def _openapi(schema: Any) -> dict[str, Any]:
+    """Return the fields of a declaration for a model that reads no JSON Schema."""
+    parameters = {"properties": {}, **openapi_schema(schema)}
+    return {
+        "parameters": types.Schema.model_validate(parameters),
+        "parameters_json_schema": None,
+        "response_json_schema": None,
+    }
+
+
+def _mime_type(part: types.FunctionResponsePart) -> str:
+    blob = part.inline_data or part.file_data
+    given = (blob and blob.mime_type) or "application/octet-stream"
+    return given.partition(";")[0].strip().lower()
 
 
 def _asked(declaration: types.FunctionDeclaration) -> ToolBehavior | None:

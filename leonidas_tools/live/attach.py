@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import functools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from leonidas_tools.live.profiles import UNKNOWN, named_profile, profile_for
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.live.state import LiveState
-from leonidas_tools.live.tool_options import follow_declarations
+from leonidas_tools.live.tool_options import follow_declarations, wording_of
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -77,6 +78,11 @@ async def attached(
         answering.result()
 
 
+def adapted(tools: list[types.Tool], model: str, *, vertex: bool) -> list[types.Tool]:
+    """Return the declarations as a model reads them; see `AdvancedToolProcessor.declarations`."""
+    return Adaptation(profile_for(model, vertex=vertex)).declarations(tools)
+
+
 async def _run(live: LiveToolSession, plain: _PlainSession) -> None:
     async for _ in live(plain.typed()):
         pass  # the user's own loop has received it already
@@ -106,7 +112,7 @@ class _PlainSession(Stage):
         self._typed: asyncio.Queue[ProcessorPart] = asyncio.Queue()
         self._state = LiveState(
             profile=profile,
-            adaptation=Adaptation(profile),
+            adaptation=Adaptation(profile, functools.partial(wording_of, tools)),
             source=tools,
             session=conversation,
             inputs=InputBuffer(0.0),

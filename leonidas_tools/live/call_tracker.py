@@ -88,6 +88,7 @@ class CallTracker:
         self._remembered: deque[LiveCall] = deque()
         self.connection = 0
         """Number of the current connection, or of the last one."""
+        self._session_began = 0
         self.user_spoke = False
         """True after new input of the user on this connection."""
         self._user_inputs = 0
@@ -229,6 +230,14 @@ class CallTracker:
         """Return the calls of earlier connections whose results the next message carries."""
         return _together(c for c in self._ready.values() if c.connection != self.connection)
 
+    def lost_calls(self) -> list[LiveCall]:
+        """Return this session's calls of earlier connections, if no response surely arrived."""
+        return [
+            call
+            for call in self._unsettled.values()
+            if self._session_began <= call.connection < self.connection and not call.confirmed
+        ]
+
     def sent(self, calls: list[LiveCall], message: int) -> None:
         """Record the number of the message that carries the responses of these calls."""
         for call in calls:
@@ -259,9 +268,11 @@ class CallTracker:
 
     # Connections.
 
-    def opened(self, *, number: int) -> None:
+    def opened(self, *, number: int, resumed: bool = False) -> None:
         """Record a new connection, on which wire ids of earlier connections are not valid."""
         self.connection = number
+        if not resumed:
+            self._session_began = number
         self.user_spoke = False
         self._wired.clear()
         self._interim.clear()

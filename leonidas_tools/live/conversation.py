@@ -160,7 +160,10 @@ class Conversation:
         state = self.state
         state.setup, state.opened_at = setup, state.now()
         state.connected = state.resumable = True
-        state.calls.opened(number=number)
+        resumed = setup.handle is not None
+        state.calls.opened(number=number, resumed=resumed)
+        if number > 1 and not resumed:
+            logger.warning("A new session begins: the model does not know what was said before")
         state.turn.end()
         state.renewal = Renewal()
         self._is_server_slow = False
@@ -176,7 +179,7 @@ class Conversation:
         dropped = state.inputs.dropped - self._reported_dropped
         self._reported_dropped = state.inputs.dropped
         event = "connection_opened" if number == 1 else "connection_renewed"
-        details = {"resumed": setup.handle is not None, "audio_dropped": dropped}
+        details = {"resumed": resumed, "audio_dropped": dropped}
         state.publish(event, connection=number, **details)
         state.changed.set()
 

@@ -27,9 +27,9 @@ from leonidas_tools.live.profiles import (
     profile_for,
 )
 from leonidas_tools.live.runner import ConversationRunner
-from leonidas_tools.live.session_setup import DeclaresTools, FixedTools, declarer
+from leonidas_tools.live.session_setup import DeclaresTools, FixedTools, declarer, fit_config
 from leonidas_tools.live.state import LiveState
-from leonidas_tools.live.tool_options import follow_declarations
+from leonidas_tools.live.tool_options import follow_declarations, wording_of
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
@@ -49,6 +49,9 @@ logger = visible_logger(__name__)
 
 API_VERSION = "v1beta"
 """Version of the Developer API that Google's Live pages use; the client's default differs."""
+PROACTIVITY_VERSION = "v1alpha"
+"""The only version of the Developer API that takes `proactivity`: others refuse the setup (tried
+2026-10-22 with four models, pydantic-ai 2.68 realtime/google.py)."""
 
 _OF_THE_ENVIRONMENT = (
     "GOOGLE_API_KEY",
@@ -86,7 +89,8 @@ class GeminiLiveProcessor(Stage):
         model: The name of a live model.
         config: The configuration of each connection; its tools are declared in addition to `tools`.
             Without `response_modalities` the model responds with audio. The speech of both sides is
-            transcribed, since approvals by voice need it.
+            transcribed, since approvals by voice need it. The context is compressed by a sliding
+            window if the model supports that, unless the configuration sets another compression.
         tools: A source of declarations, such as an `AdvancedToolProcessor`, or a list of them; by
             default the tools of its `LiveToolSession`, unless `config` declares functions.
         api_key: The API key; by default from the environment, as Google's client reads it.
@@ -151,12 +155,11 @@ class GeminiLiveProcessor(Stage):
                 f"model takes the name of a model, such as 'gemini-3.8-live', not {model!r}"
             )
         self.model = model
-        self.config = _speaking(types.LiveConnectConfig.model_validate(config or {}))
-        if transcribed:
-            self.config = _transcribed(self.config)
+        given = types.LiveConnectConfig.model_validate(config or {})
         self.tools = None if tools is None else declarer(tools)
         self.client = client or _client(
             http_options,
+            version=None if given.proactivity is None else PROACTIVITY_VERSION,
             api_key=api_key,
             vertexai=vertexai,
             project=project,
@@ -164,6 +167,9 @@ class GeminiLiveProcessor(Stage):
             credentials=credentials,
         )
         self.profile = _profile(profile, model, vertex=bool(self.client.vertexai))
+        if given.proactivity is not None and not self.client.vertexai:
+            _check_version(self.client, PROACTIVITY_VERSION)
+        self.config = fit_config(given, self.profile, transcribed=transcribed)
         self.held_audio_seconds = held_audio_seconds
         self.gate_microphone_seconds = gate_microphone_seconds
         self.give_up_seconds = give_up_seconds
@@ -216,7 +222,7 @@ class GeminiLiveProcessor(Stage):
         given = self.config.tools or ()
         return LiveState(
             profile=self.profile,
-            adaptation=Adaptation(self.profile),
+            adaptation=Adaptation(self.profile, functools.partial(wording_of, tools)),
             source=tools,
             session=session,
             inputs=InputBuffer(self.held_audio_seconds),
@@ -227,24 +233,6 @@ class GeminiLiveProcessor(Stage):
             wanted_voice=voice,
             handle=handle,
         )
-
-
-def _transcribed(config: types.LiveConnectConfig) -> types.LiveConnectConfig:
-    """Return the configuration, with transcription of both sides unless it sets that."""
-    transcription = types.AudioTranscriptionConfig()
-    wanted = {"input_audio_transcription": transcription}
-    if types.Modality.AUDIO in (config.response_modalities or ()):
-        wanted["output_audio_transcription"] = transcription
-    missing = {name: each for name, each in wanted.items() if getattr(config, name) is None}
-    return config.model_copy(update=missing)
-
-
-def _speaking(config: types.LiveConnectConfig) -> types.LiveConnectConfig:
-    """Return the configuration, with audio as the response modality unless it sets one."""
-    generation = config.generation_config
-    if config.response_modalities or (generation and generation.response_modalities):
-        return config
-    return config.model_copy(update={"response_modalities": [types.Modality.AUDIO]})
 
 
 class _WireLogger(logging.Logger):
@@ -258,7 +246,19 @@ class _WireLogger(logging.Logger):
         return self
 
 
-def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: Any) -> Client:
+def _check_version(client: Client, needed: str) -> None:
+    """Raise if a client's API version would refuse `proactivity`, without a word of the reason."""
+    version = client._api_client._http_options.api_version  # noqa: SLF001 - it has no public name
+    if version != needed:
+        raise ConfigurationError(
+            f"`proactivity` needs version {needed!r} of the API, and the client has {version!r}: "
+            f"give http_options={{'api_version': {needed!r}}}, or leave the version out"
+        )
+
+
+def _client(
+    http_options: types.HttpOptionsOrDict | None, *, version: str | None, **options_of_client: Any
+) -> Client:
     options = types.HttpOptions.model_validate(http_options or {}).model_copy()
     # Users report pongs after 8 to 30 s, and messages over 1 MiB; the library's limits are 20 s and
     # 1 MiB. Without a limit, an endless message would use up the memory.
@@ -274,9 +274,9 @@ def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: A
     given = {**defaults, **(options.async_client_args or {})}
     paths = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     shared = {"ssl": _context_for_websockets(*paths), "verify": _context_for_http(*paths)}
-    version = options.api_version
+    chosen = options.api_version
     options.async_client_args = {**shared, **given}
-    options.api_version = version or API_VERSION
+    options.api_version = chosen or version or API_VERSION
     try:
         client = Client(http_options=options, **options_of_client)
     except ValueError:
@@ -287,7 +287,7 @@ def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: A
         return client
     # The Vertex AI client has its own API version, and may load a client certificate.
     options.async_client_args = given
-    options.api_version = version
+    options.api_version = chosen
     return Client(http_options=options, **options_of_client)
 
 

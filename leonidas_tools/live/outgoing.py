@@ -54,9 +54,13 @@ class OutgoingScheduler:
         self._blocked_since = 0.0
         self._orphans_since: float | None = None
         self._quiet_before = 0.0
+        self._lost_calls: Sequence[LiveCall] = ()
 
     def opened(self) -> None:
         """Record a new connection."""
+        state = self._state
+        resumed = state.setup.handle is not None and state.profile.answers_lost_calls
+        self._lost_calls = state.calls.lost_calls() if resumed else ()
         self._blocked_since = 0.0
         self._orphans_since = None
         self._told_tools_at = -math.inf
@@ -72,7 +76,13 @@ class OutgoingScheduler:
     def next(self) -> Message | None:
         """Return the next message, if there is one to send now."""
         self._quiet_before = self._state.turn.quiet_at
-        message = self._answers() or self._tools() or self._outcomes() or self._said()
+        message = (
+            self._ends_of_lost_calls()
+            or self._answers()
+            or self._tools()
+            or self._outcomes()
+            or self._said()
+        )
         self.chosen += message is not None
         return message
 
@@ -91,6 +101,21 @@ class OutgoingScheduler:
         if self._blocked_since and state.inputs:
             times.append(self._blocked_since + (state.gate_seconds or 0.0))
         return min((time for time in times if time is not None and time > since), default=None)
+
+    def _ends_of_lost_calls(self) -> Message | None:
+        """Return responses that end the wait of a resumed session for calls it no longer answers.
+
+        It does not use them, so the results follow as conversation text.
+        """
+        calls, self._lost_calls = self._lost_calls, ()
+        needs_ids = self._state.needs_ids
+        error = {"error": wording_of(self._state.source).text("call_lost")}
+        responses = [
+            types.FunctionResponse(id=call.wire_id, name=call.name, response=error)
+            for call in calls
+            if call.wire_id is not None or not needs_ids
+        ]
+        return answers_message(responses) if responses else None
 
     def _answers(self) -> Message | None:
         state = self._state
@@ -168,7 +193,11 @@ class OutgoingScheduler:
         silent = all(_late(part) is ToolScheduling.SILENT for part in parts)
         if not silent:
             state.turn.model_spoke(now)
-        told = [answer for part in parts if (answer := part.part.function_response) is not None]
+        told = [
+            state.adaptation.outcome(answer)
+            for part in parts
+            if (answer := part.part.function_response) is not None
+        ]
         heading = wording_of(state.source).text("late_outcomes")
         return outcomes_message(told, state.profile, heading=heading, silent=silent)
 

@@ -8,7 +8,7 @@ import importlib.resources
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 Behavior = Annotated[
     ToolBehavior, BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
+]
+ThinkingLevel = Annotated[
+    Literal["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+    BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value),
 ]
 _LIKE = "like"
 UNKNOWN = "unknown"
@@ -45,7 +49,18 @@ class ModelProfile(BaseModel):
         client_content: Whether `send_client_content` is accepted during a session; else text is
             sent as realtime input.
         context_update: Whether `send_context_update(tools=…)` is accepted.
-        sources: The source of a field's value, by field.
+        thinking_levels: The levels of which the setup must have one, by default the first; empty if
+            it must have no thinking configuration; `None` if it may have any or none.
+        json_schema: Whether declarations are read from `parameters_json_schema`; else only from
+            `parameters`, a subset of OpenAPI.
+        response_media: The MIME types of the files that a function response may carry.
+        affective_dialog: Whether `enable_affective_dialog` is supported.
+        context_compression: Whether context compression is supported. Without it a session ends
+            after 15 minutes of audio, or 2 of video.
+        session_resumption: Whether a session can be resumed on another connection.
+        answers_lost_calls: Whether a resumed session waits for responses to the calls of the lost
+            connection: it does not use them, but else the user's next turn stays unanswered.
+        sources: The source of a field's value, and its date, by field.
     """
 
     # Deferred: the validator is built with the first profiles, not by the import.
@@ -63,6 +78,13 @@ class ModelProfile(BaseModel):
     will_continue: bool
     client_content: bool
     context_update: bool
+    thinking_levels: tuple[ThinkingLevel, ...] | None = None
+    json_schema: bool = False
+    response_media: frozenset[str] = frozenset()
+    affective_dialog: bool = False
+    context_compression: bool = False
+    session_resumption: bool = True
+    answers_lost_calls: bool = False
     sources: Mapping[str, str] = {}
 
     @model_validator(mode="after")

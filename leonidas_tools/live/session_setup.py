@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 from google.genai import types
 
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.runtime.runtime import runtime_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leonidas_tools.calls.call import ToolSession
+    from leonidas_tools.live.profiles import ModelProfile
+
+logger = visible_logger(__name__)
 
 
 @runtime_checkable
@@ -91,11 +95,10 @@ class Setup:
         self, base: types.LiveConnectConfig, tools: Sequence[Any]
     ) -> types.LiveConnectConfig:
         """Return the configuration of the connection."""
-        resumption = base.session_resumption or types.SessionResumptionConfig()
-        update: dict[str, Any] = {
-            "tools": list(tools) or None,
-            "session_resumption": resumption.model_copy(update={"handle": self.handle}),
-        }
+        update: dict[str, Any] = {"tools": list(tools) or None}
+        if base.session_resumption is not None:
+            resumption = base.session_resumption.model_copy(update={"handle": self.handle})
+            update["session_resumption"] = resumption
         if self.voice is not None:
             update["speech_config"] = _with_voice(base.speech_config, self.voice)
         return base.model_copy(update=update)
@@ -104,3 +107,79 @@ class Setup:
 def _with_voice(speech: types.SpeechConfig | None, voice: str) -> types.SpeechConfig:
     named = types.VoiceConfig(prebuilt_voice_config=types.PrebuiltVoiceConfig(voice_name=voice))
     return (speech or types.SpeechConfig()).model_copy(update={"voice_config": named})
+
+
+def fit_config(
+    config: types.LiveConnectConfig, profile: ModelProfile, *, transcribed: bool
+) -> types.LiveConnectConfig:
+    """Return the user's configuration, completed and without what the model refuses.
+
+    Args:
+        config: The configuration of the user, which has precedence.
+        profile: The profile of the model.
+        transcribed: Whether to transcribe the speech of both sides.
+    """
+    defaults = _defaults(config, profile, transcribed=transcribed)
+    missing = {name: value for name, value in defaults.items() if getattr(config, name) is None}
+    return config.model_copy(update={**missing, **_replacements(config, profile)})
+
+
+def _defaults(
+    config: types.LiveConnectConfig, profile: ModelProfile, *, transcribed: bool
+) -> dict[str, Any]:
+    """Return the values of fields that the user's configuration may leave out."""
+    generation = config.generation_config
+    modalities = config.response_modalities or (generation and generation.response_modalities)
+    defaults: dict[str, Any] = {}
+    if not modalities:
+        modalities = defaults["response_modalities"] = [types.Modality.AUDIO]
+    if transcribed:
+        defaults["input_audio_transcription"] = types.AudioTranscriptionConfig()
+        if types.Modality.AUDIO in modalities:
+            defaults["output_audio_transcription"] = types.AudioTranscriptionConfig()
+    if profile.session_resumption:
+        defaults["session_resumption"] = types.SessionResumptionConfig()
+    if profile.context_compression:
+        defaults["context_window_compression"] = types.ContextWindowCompressionConfig(
+            sliding_window=types.SlidingWindow()
+        )
+    return defaults
+
+
+def _replacements(config: types.LiveConnectConfig, profile: ModelProfile) -> dict[str, Any]:
+    """Return other values for the fields that the model would refuse."""
+    replaced: dict[str, Any] = {}
+    if config.enable_affective_dialog and not profile.affective_dialog:
+        logger.warning("The model (%s) does not support affective dialog: left out", profile.name)
+        replaced["enable_affective_dialog"] = None
+    if profile.thinking_levels is None:
+        return replaced
+    generation = config.generation_config or types.GenerationConfig()
+    given = config.thinking_config or generation.thinking_config
+    replaced["thinking_config"] = _thinking(given, profile.thinking_levels, profile.name)
+    if generation.thinking_config is not None:
+        replaced["generation_config"] = generation.model_copy(update={"thinking_config": None})
+    return replaced
+
+
+def _thinking(
+    given: types.ThinkingConfig | None, levels: Sequence[str], model: str
+) -> types.ThinkingConfig | None:
+    """Return the thinking configuration with one of the levels, or none if there are none."""
+    if not levels:
+        if given is not None:
+            logger.warning("The model (%s) takes no thinking configuration: left out", model)
+        return None
+    chosen = given or types.ThinkingConfig()
+    level = chosen.thinking_level
+    if level in levels and chosen.thinking_budget is None:
+        return chosen
+    if level is not None or chosen.thinking_budget is not None:
+        logger.warning(
+            "The model (%s) takes a thinking level of %s, and no budget: the level is %s",
+            model,
+            ", ".join(levels),
+            level if level in levels else levels[0],
+        )
+    kept = level if level in levels else types.ThinkingLevel(levels[0])
+    return chosen.model_copy(update={"thinking_level": kept, "thinking_budget": None})

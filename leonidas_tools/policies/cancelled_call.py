@@ -1,7 +1,11 @@
-"""Answer a call with the result of an equal one that was cancelled when its effect had begun.
+"""Answer a call with the result of an equal one, whose effect must not happen twice.
 
 After a barge-in, the server gets no answer to a call that it has cancelled. A side effect that must
 not happen twice may still finish, and the model, which does not know, may make the call again.
+
+Models of Gemini 2.5 make a call twice in one turn, with another id and before they have the first
+result; Google's advice is "client-side filtering for duplicate function calls"
+(https://github.com/pipecat-ai/pipecat/issues/4118).
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from leonidas_tools.calls.call import CANCELLED_CALL
+from leonidas_tools.calls.call import CANCELLED_CALL, DUPLICATE_CALL
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.calls.once_calls import OnceCalls
 from leonidas_tools.results.texts import join, say
@@ -24,18 +28,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReuseCancelled:
-    """Gives a call the result of an equal call that was cancelled, once; then calls run again."""
+class ReuseResult:
+    """Gives a call the result of an equal call that was cancelled, or that still runs.
 
+    The result of a cancelled call is given once; then calls run again.
+    """
+
+    runs_duplicates: bool
     leaves_results = True
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Run the call, unless an equal one was cancelled when its effect had begun."""
         calls = call.session.find(OnceCalls)
-        cancelled = None if calls is None else calls.take_cancelled(call)
-        if calls is None or cancelled is None:
+        if calls is None:
             return run(call)
-        return _result_of(cancelled, calls, call, run)
+        if (cancelled := calls.take_cancelled(call)) is not None:
+            return _result_of(cancelled, calls, call, run)
+        twin = None if self.runs_duplicates else calls.twin_of(call)
+        return run(call) if twin is None else _result_of_twin(twin, calls, call, run)
 
 
 async def _result_of(cancelled: OnceCall, calls: OnceCalls, call: ToolCall, run: Run) -> ToolResult:
@@ -48,19 +58,27 @@ async def _result_of(cancelled: OnceCall, calls: OnceCalls, call: ToolCall, run:
             raise
         if result is not None:
             current().begun = True  # if this call is cancelled too, the next one takes its result
-            return _with_note(result)
+            return _with_note(result, CANCELLED_CALL)
         earlier = calls.take_cancelled(call)
     return await run(call)
 
 
-def _with_note(result: ToolResult) -> ToolResult:
-    if result.reason_code == CANCELLED_CALL:
+async def _result_of_twin(twin: OnceCall, calls: OnceCalls, call: ToolCall, run: Run) -> ToolResult:
+    result = await twin.outcome()
+    if result is None:  # nothing has happened
+        return await run(call)
+    calls.note_read(twin)
+    current().begun = True
+    return _with_note(result, DUPLICATE_CALL)
+
+
+def _with_note(result: ToolResult, code: str) -> ToolResult:
+    if result.reason_code == code:
         return result
-    message = join(result.message, say("cancelled_call"))
-    return replace(result, message=message, reason_code=CANCELLED_CALL)
+    return replace(result, message=join(result.message, say(code)), reason_code=code)
 
 
-def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[ReuseCancelled]:
+def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[ReuseResult]:
     """Yield the policy of a tool whose effect must not happen twice."""
     if options.is_once:
-        yield ReuseCancelled()
+        yield ReuseResult(runs_duplicates=bool(options.polling))

@@ -168,13 +168,23 @@ class AdvancedToolProcessor(Stage):
         """See `ToolRuntime.skip`."""
         return self.runtime.skip(call_id, session=session)
 
-    def declarations(self, session: ToolSession | None = None) -> list[types.Tool]:
+    def declarations(
+        self, session: ToolSession | None = None, *, model: str | None = None, vertex: bool = False
+    ) -> list[types.Tool]:
         """Return the tools for a Live setup: all that can be called in a session, by legal name.
 
         Args:
             session: The session; by default that of calls without a session.
+            model: The live model that reads them, which need not read JSON Schema or `behavior`.
+                A `GeminiLiveProcessor` needs no such form.
+            vertex: Whether the model is on Vertex AI.
         """
-        return self._gemini.write(self.runtime.declared(session))
+        tools = self._gemini.write(self.runtime.declared(session))
+        if model is None:
+            return tools
+        from leonidas_tools.live.attach import adapted
+
+        return adapted(tools, model, vertex=vertex)
 
     def offered(self, session: ToolSession | None = None) -> list[AnyTool]:
         """See `ToolRuntime.offered`."""

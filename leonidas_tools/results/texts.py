@@ -131,6 +131,11 @@ TEXTS: Mapping[str, Text] = {
         "Nothing was done now. Call again only if the user wants it done once more.",
         "A call equals a cancelled one whose side effect has happened.",
     ),
+    "duplicate_call": Text(
+        "This is the result of an equal call of the same turn, which ran once for both. Call again "
+        "only if the user wants it done once more.",
+        "A call equals another one of the turn that had no result yet, and has a side effect.",
+    ),
     "missing_dependency": Text(
         "The tool needs {needs}, which is not available.",
         "A dependency of the tool is not available.",
@@ -752,6 +757,14 @@ TEXTS: Mapping[str, Text] = {
         "The reason of a denial when the terminal has no input.",
     ),
     # Live sessions.
+    "media_unread": Text(
+        "Files that you cannot read were left out: {types}.",
+        "A live model does not read files of that type.",
+    ),
+    "call_lost": Text(
+        "The connection was lost. The result of this call follows as a message.",
+        "A resumed session still waits for the response to a call of the lost connection.",
+    ),
     "late_outcomes": Text(
         "These tool calls have ended, and their function responses could not be sent; do not make "
         "them again. Their results, one per line:",

@@ -155,7 +155,8 @@ class ToolOverrides(SettingsModel):
         cache_shared: Whether other processes with the same store use its cached results too.
         stale_if_error: How long after `cache_seconds` a result may replace a failure; `0` or `off`
             for never.
-        polling: Whether repeated calls are its purpose: none of them counts as a loop.
+        polling: Whether repeated calls are its purpose: none of them counts as a loop, and equal
+            calls of one turn run more than once even if the effect is `once`.
         calls_per_turn: The maximum number of its calls in a session each time the user speaks; `0`
             or `off` for no limit.
         calls_per_minute: The maximum number in any sixty seconds; `0` or `off` for no limit.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from leonidas_tools.simulator.generations import Quirks
     from leonidas_tools.simulator.listener import Listener, PausableConnection, PlannedRefusal
     from leonidas_tools.simulator.observation import Record
+    from leonidas_tools.simulator.recording import CallRecord
     from leonidas_tools.simulator.resumption import Session, SessionRegistry
     from leonidas_tools.simulator.scenario import Play
 
@@ -43,6 +44,8 @@ _logger = visible_logger(__name__)
 _LEAVING_SECONDS: Final = 1.0
 _REASON_BYTES: Final = 123
 _ROUND_TRIPS: Final = 3
+_NOTICE_SECONDS: Final = 10.0
+_DEADLINE_EXPIRED: Final = "Deadline expired before operation could complete."
 
 
 class ScenarioOverError(Exception):
@@ -140,6 +143,18 @@ class ServerConnection:
         await asyncio.sleep(seconds)
         await self.close(code, reason)
 
+    def end_session_after(self, seconds: float) -> None:
+        """End the session after some seconds: that is announced, and no handle resumes it."""
+        self._start(self._end_session_after(seconds))
+
+    async def _end_session_after(self, seconds: float) -> None:
+        notice = min(seconds, _NOTICE_SECONDS)
+        await asyncio.sleep(seconds - notice)
+        await self.send({"goAway": {"timeLeft": f"{notice:g}s"}})
+        await asyncio.sleep(notice)
+        self.expire_handles()
+        await self.close(protocol.INTERNAL, _DEADLINE_EXPIRED)
+
     def drop(self) -> None:
         """Drop the connection without a close frame."""
         self._ended = True
@@ -213,7 +228,7 @@ class ConnectionHandler:
         self._connection = ServerConnection(number, websocket, context=context)
         self._checker = ProtocolChecker(number, quirks=context.quirks, ledger=context.record.ledger)
         self._session: Session | None = None
-        self._refused = False
+        self._refused = self._sent_video = False
 
     async def run(self) -> None:
         """Serve the client until it leaves."""
@@ -275,7 +290,7 @@ class ConnectionHandler:
                 Breach(reason="the first message must be the setup", data={kind: body})
             )
             return None
-        for breach in self._checker.check_setup(body):
+        for breach in self._checker.check_setup(body, self._path):
             if not await self._report(breach):
                 return None
         admitted = await self._admit(body)
@@ -284,13 +299,42 @@ class ConnectionHandler:
         play = self._context.next_play()
         origin, self._session = admitted
         if origin.resumed_from is not None:
-            self._checker.note_resumption()
+            self._checker.note_resumption(each.id for each in self._calls_of(self._session))
         self._connection.set_session(self._session)
         self._record.setups.append(body)
         self._record.connections.append(origin)
         self._record.declared[self._number] = protocol.functions_in(body.get("tools"))
         await self._connection.send({"setupComplete": {}})
-        return self._session_of(origin, body), play
+        session = SimulatedSession(
+            origin=origin,
+            setup=body,
+            connection=self._connection,
+            ledger=self._record.ledger,
+            speed=self._context.speed,
+            quirks=self._context.quirks,
+        )
+        self._limit_session(body)
+        return session, play
+
+    @property
+    def _path(self) -> str:
+        request = self._websocket.request
+        return "" if request is None else request.path
+
+    def _calls_of(self, session: Session) -> list[CallRecord]:
+        """Return the calls that a session has made, and whose ids the client knows."""
+        ledger = self._record.ledger
+        calls = [call for number in session.connections for call in ledger.of(number)]
+        return [call for call in calls if call.id_sent]
+
+    def _limit_session(self, setup: Message, *, video: bool = False) -> None:
+        """End the session after its time, unless its context is compressed."""
+        quirks, session = self._context.quirks, self._session
+        limit = quirks.video_session_seconds if video else quirks.session_seconds
+        if session is None or limit is None or "contextWindowCompression" in setup:
+            return
+        left = session.begun_at + limit - asyncio.get_running_loop().time()
+        self._connection.end_session_after(max(left, 0.0))
 
     async def _admit(self, setup: Message) -> tuple[ConnectionRecord, Session] | None:
         """Return the record and the session of a connection; None if a violation closed it."""
@@ -301,7 +345,8 @@ class ConnectionHandler:
             )
         handle = fields(setup.get("sessionResumption")).get("handle")
         if not handle:
-            session = context.sessions.begin(number)
+            now = asyncio.get_running_loop().time()
+            session = context.sessions.begin(number, now=now)
             return ConnectionRecord(number=number, session=session.number), session
         now = asyncio.get_running_loop().time()
         try:
@@ -317,22 +362,15 @@ class ConnectionHandler:
             breach = Breach(reason=reason, data=data, code=protocol.INTERNAL)
             if not await self._report(breach):
                 return None
-        previous = session.connections[-1]
-        context.sessions.resume(session, number)
         record = ConnectionRecord(
-            number=number, session=session.number, resumed_from=previous, handle=str(handle)
+            number=number,
+            session=session.number,
+            resumed_from=session.connections[-1],
+            handle=str(handle),
+            lost_calls=tuple(each.id or "" for each in self._calls_of(session) if each.pending),
         )
+        context.sessions.resume(session, number)
         return record, session
-
-    def _session_of(self, origin: ConnectionRecord, setup: Message) -> SimulatedSession:
-        return SimulatedSession(
-            origin=origin,
-            setup=setup,
-            connection=self._connection,
-            ledger=self._record.ledger,
-            speed=self._context.speed,
-            quirks=self._context.quirks,
-        )
 
     async def _refuse(self, refused: _RefusedConnectionError) -> None:
         self._refused = True
@@ -359,10 +397,15 @@ class ConnectionHandler:
     async def _take(self, kind: str, body: Message, session: SimulatedSession) -> None:
         inputs = tuple(inputs_in(kind, body))
         self._record.add_inputs(self._number, inputs)
+        if not self._sent_video and any(each.kind == "video" for each in inputs):
+            self._sent_video = True
+            self._limit_session(session.setup, video=True)
         update = self._update_in(body) if kind == "contextUpdate" else None
         session.receive(inputs, update)
         if kind == "toolResponse":
-            await session.answered()
+            await session.answered(
+                response.get("id") for response in objects(body.get("functionResponses"))
+            )
 
     def _update_in(self, body: Message) -> ContextUpdate:
         parts = objects(fields(body.get("systemInstruction")).get("parts"))
@@ -417,7 +460,7 @@ class ConnectionHandler:
         self._record.changed()
         _logger.warning("Gemini Live protocol violation: %s", violation)
         if self._context.strict:
-            await self._connection.close(breach.code, breach.reason)
+            await self._connection.close(breach.code, breach.words or breach.reason)
         return not self._context.strict
 
     # Playing.

@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from leonidas_tools.simulator.refusals import (
+    INVALID_ARGUMENT,
+    declaration_refusals,
+    response_refusals,
+    setup_refusals,
+)
 from leonidas_tools.simulator.wire import CLIENT_FIELDS, Message, fields, is_base64, objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from leonidas_tools.simulator.generations import Quirks
     from leonidas_tools.simulator.ledger import CallLedger
+    from leonidas_tools.simulator.refusals import Refused
 
 INVALID: Final = 1007
 POLICY: Final = 1008
@@ -21,6 +28,9 @@ STEP_FAILED: Final = 4000
 """Private close code, which the real server never sends: the scenario has failed."""
 SCHEDULINGS: Final = ("SILENT", "WHEN_IDLE", "INTERRUPT")
 MEBIBYTE: Final = 1 << 20
+_MEDIA_CHUNKS: Final = (
+    "realtime_input.media_chunks is deprecated. Use audio, video, or text instead."
+)
 
 _REALTIME_FIELDS: Final = frozenset(
     {
@@ -72,30 +82,6 @@ def problems(kind: str, body: Message, quirks: Quirks) -> Iterator[str]:
         yield "a tool response without functionResponses"
 
 
-def setup_problem(body: Message) -> str | None:
-    """Return the problem with the setup; `None` if there is none."""
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        return "the setup names no model"
-    return None
-
-
-def declaration_problems(tools: Any, quirks: Quirks) -> Iterator[str]:
-    """Yield the problems with the declarations in a list of tools, one sentence each.
-
-    Example:
-        >>> from leonidas_tools.simulator import GENERATIONS
-        >>> tools = [{"function_declarations": [{"name": "f", "behavior": "BLOCKING"}]}]
-        >>> list(declaration_problems(tools, GENERATIONS["3.8-thinking"]))
-        ["'f' is declared BLOCKING; this model supports only NON_BLOCKING"]
-    """
-    taken = " and ".join(sorted(quirks.behaviors))
-    for name, behavior in declarations(tools).items():
-        if behavior is not None and behavior not in quirks.behaviors:
-            hint = f"supports only {taken}" if taken else "does not support `behavior`"
-            yield f"{name!r} is declared {behavior}; this model {hint}"
-
-
 def response_problem(response: Message, quirks: Quirks) -> str | None:
     """Return the problem with the form of one function response; `None` if there is none.
 
@@ -114,7 +100,7 @@ def response_problem(response: Message, quirks: Quirks) -> str | None:
     if not isinstance(response.get("response"), dict):
         kind = type(response.get("response")).__name__
         return f"the response to call {call_id!r} must be an object, not {kind}"
-    return _options_problem(response, quirks)
+    return _options_problem(response)
 
 
 def response_options(response: Message) -> str:
@@ -123,18 +109,9 @@ def response_options(response: Message) -> str:
     return " and ".join(name for name in names if response.get(name) is not None)
 
 
-def _options_problem(response: Message, quirks: Quirks) -> str | None:
+def _options_problem(response: Message) -> str | None:
     call_id = response.get("id")
     scheduling, more = response.get("scheduling"), response.get("willContinue")
-    if scheduling is not None and not quirks.takes_scheduling:
-        return (
-            f"the response to call {call_id!r} sets scheduling, which this server does not support"
-        )
-    if more is not None and not quirks.takes_will_continue:
-        return (
-            f"the response to call {call_id!r} sets willContinue, which this server does not "
-            "support"
-        )
     if scheduling is not None and scheduling not in SCHEDULINGS:
         return f"the scheduling of call {call_id!r} is {', '.join(SCHEDULINGS)}, not {scheduling!r}"
     if more is not None and not isinstance(more, bool):
@@ -146,7 +123,7 @@ def _realtime_problems(body: Message, quirks: Quirks) -> Iterator[str]:
     for name in body.keys() - _REALTIME_FIELDS:
         yield f"unknown field {name!r} in realtimeInput"
     if quirks.refuse_media_chunks and "mediaChunks" in body:
-        yield "mediaChunks is deprecated: send audio, video or text"
+        yield _MEDIA_CHUNKS
     for name in ("audio", "video", "mediaChunks"):
         for blob in objects(body.get(name)):
             if not is_base64(blob.get("data")):
@@ -173,22 +150,6 @@ def functions_in(tools: Any) -> dict[str, Message]:
     }
 
 
-def declarations(tools: Any) -> Mapping[str, str | None]:
-    """Return the functions declared in a list of tools, each with its behavior if it has one.
-
-    Example:
-        >>> declarations([{"function_declarations": [{"name": "f", "behavior": "NON_BLOCKING"}]}])
-        {'f': 'NON_BLOCKING'}
-    """
-    return {name: behavior_of(function) for name, function in functions_in(tools).items()}
-
-
-def behavior_of(function: Message) -> str | None:
-    """Return the behavior that a declaration sets, if any."""
-    behavior = function.get("behavior")
-    return None if behavior is None or behavior == "UNSPECIFIED" else str(behavior)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Breach:
     """A violation of the protocol that a check has found; a strict server closes with `code`."""
@@ -196,6 +157,13 @@ class Breach:
     reason: str
     data: Any
     code: int = INVALID
+    words: str | None = None
+    """The close reason of the real server, if it is known; else `reason` is sent."""
+
+
+def _breaches(refused: Iterable[Refused], data: Any) -> Iterator[Breach]:
+    for each in refused:
+        yield Breach(reason=each.reason, data=data, words=each.words)
 
 
 class ProtocolChecker:
@@ -206,18 +174,16 @@ class ProtocolChecker:
         self._quirks = quirks
         self._ledger = ledger
         self._begun = False
+        self._earlier_calls: frozenset[str | None] = frozenset()
 
-    def check_setup(self, body: Message) -> Iterator[Breach]:
-        """Yield the violations in the setup."""
-        data = {"setup": body}
-        if problem := setup_problem(body):
-            yield Breach(reason=problem, data=data)
-        for problem in declaration_problems(body.get("tools"), self._quirks):
-            yield Breach(reason=problem, data=data)
+    def check_setup(self, body: Message, path: str) -> Iterator[Breach]:
+        """Yield the violations in the setup; `path` is that of the HTTP request."""
+        return _breaches(setup_refusals(body, path, self._quirks), {"setup": body})
 
-    def note_resumption(self) -> None:
-        """Record that the session began on an earlier connection."""
+    def note_resumption(self, earlier_calls: Iterable[str | None]) -> None:
+        """Record that the session began on an earlier connection, which has made these calls."""
         self._begun = True
+        self._earlier_calls = frozenset(earlier_calls)
 
     def check(self, kind: str, body: Message) -> Iterator[Breach]:
         """Yield the violations in a message, including those that depend on earlier messages."""
@@ -236,7 +202,7 @@ class ProtocolChecker:
             yield Breach(reason=reason, data=data, code=POLICY)
         elif kind == "clientContent" and self._begun and self._quirks.seed_only_client_content:
             reason = "clientContent in the middle of a session: send realtimeInput.text"
-            yield Breach(reason=reason, data=data)
+            yield Breach(reason=reason, data=data, words=INVALID_ARGUMENT)
         self._note(kind, body)
 
     def _note(self, kind: str, body: Message) -> None:
@@ -248,11 +214,16 @@ class ProtocolChecker:
         if problem := response_problem(response, self._quirks):
             yield Breach(reason=problem, data=response)
             return
+        refused = list(response_refusals(response, self._quirks))
+        yield from _breaches(refused, response)
+        if response.get("id") in self._earlier_calls and "error" in response["response"]:
+            return  # it ends the wait for a call of a lost connection; other servers ignore it
         call = self._ledger.awaited_by(self._number, response)
         if problem := self._ledger.answered(self._number, response):
             yield Breach(reason=problem, data=response)
         options = response_options(response)
-        if call and call.blocking and options and self._quirks.plain_blocking_answers:
+        plain = self._quirks.plain_blocking_answers and not refused
+        if call and call.blocking and options and plain:
             name = f"call {call.id!r} of {call.name!r}"
             reason = f"{name} is BLOCKING; its response must not set {options}"
             yield Breach(reason=reason, data=response)
@@ -265,8 +236,8 @@ class ProtocolChecker:
             )
             yield Breach(reason=reason, data=data)
         tools = fields(body.get("tools")).get("tools")
-        for problem in declaration_problems(tools, self._quirks):
-            yield Breach(reason=problem, data=data)
+        refused = declaration_refusals(tools, self._quirks, "context_update.tools.tools")
+        yield from _breaches(refused, data)
 
     def _audio_is_blocked(self, body: Message) -> bool:
         return (

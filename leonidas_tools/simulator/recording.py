@@ -217,12 +217,15 @@ class ConnectionRecord:
         session: The session it belongs to, counted from 1.
         resumed_from: The session's previous connection; None if the session is new.
         handle: The handle in its setup.
+        lost_calls: The ids of the calls that the session's earlier connections made, and that have
+            no answer.
     """
 
     number: int
     session: int
     resumed_from: int | None = None
     handle: str | None = None
+    lost_calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,6 +18,8 @@ class Session:
     """One session, counted from 1, with its connections in order."""
 
     number: int
+    begun_at: float = 0.0
+    """Loop time at which its first connection began, in seconds."""
     connections: list[int] = field(default_factory=list)
     left_at: float | None = None
     """Loop time at which the last connection ended, in seconds; None while one is open."""
@@ -30,7 +32,7 @@ class SessionRegistry:
 
     Example:
         >>> registry = SessionRegistry(handle_seconds=7200, is_open=lambda connection: False)
-        >>> session = registry.begin(1)
+        >>> session = registry.begin(1, now=0.0)
         >>> registry.issue("h1", session)
         >>> registry.left(session, now=10.0)
         >>> registry.find("h1", now=20.0).connections
@@ -49,10 +51,10 @@ class SessionRegistry:
         self._handles: dict[str, Session] = {}
         self._expired: set[str] = set()
 
-    def begin(self, connection: int) -> Session:
+    def begin(self, connection: int, *, now: float) -> Session:
         """Return a new session."""
         self._count += 1
-        return Session(number=self._count, connections=[connection])
+        return Session(number=self._count, begun_at=now, connections=[connection])
 
     def find(self, handle: str, *, now: float) -> Session:
         """Return the session that a handle resumes; raise if it is unknown or expired."""

@@ -21,7 +21,8 @@ from leonidas_tools.simulator.audio import (
     tone,
 )
 from leonidas_tools.simulator.listener import PlannedRefusal
-from leonidas_tools.simulator.protocol import INTERNAL, behavior_of, functions_in
+from leonidas_tools.simulator.protocol import INTERNAL, functions_in
+from leonidas_tools.simulator.refusals import behavior_of
 from leonidas_tools.simulator.template import fill
 from leonidas_tools.simulator.wire import Message, fields, objects
 
@@ -84,6 +85,8 @@ class SimulatedSession:
         quirks: Quirks,
     ) -> None:
         self.setup = setup
+        self._lost_calls = set(origin.lost_calls if quirks.awaits_lost_calls else ())
+        self._replying = False
         self._not_transcribed: set[str] = set()
         self._origin = origin
         self._connection = connection
@@ -124,7 +127,17 @@ class SimulatedSession:
 
     def receive(self, inputs: Iterable[UserInput], update: ContextUpdate | None) -> None:
         """Add input that the client has sent."""
-        self._inputs.extend(inputs)
+        for each in inputs:
+            if self._lost_calls and each.kind == "text":
+                logger.warning(
+                    "The resumed session waited for responses to the lost calls %s: the text %r "
+                    "ends the wait, and is not answered",
+                    ", ".join(sorted(map(repr, self._lost_calls))),
+                    each.text,
+                )
+                self._lost_calls.clear()
+            else:
+                self._inputs.append(each)
         if update is not None:
             self._updates.append(update)
             if update.tools is not None:
@@ -258,6 +271,7 @@ class SimulatedSession:
         for body in bodies:
             self._note_call(body, id_sent=self._quirks.call_ids)
         wire = bodies if self._quirks.call_ids else [_without_id(body) for body in bodies]
+        await self._begin_reply()
         if in_model_turn:
             parts = [{"functionCall": body} for body in wire]
             await self._connection.send(
@@ -265,6 +279,10 @@ class SimulatedSession:
             )
         else:
             await self._connection.send({"toolCall": {"functionCalls": wire}})
+        self._replying = False
+        if self._quirks.call_ends_turn and not in_model_turn:
+            await self.generation_complete()
+            await self._end_turn({})
         await self._offer_handle()
         return tuple(body.get("id") for body in bodies)
 
@@ -368,12 +386,17 @@ class SimulatedSession:
 
     async def _offer_handle(self) -> None:
         """Send a handle, or that there is none, if the server does so automatically."""
-        if not self._quirks.automatic_handles or "sessionResumption" not in self.setup:
+        is_asked = "sessionResumption" in self.setup or self._quirks.unasked_handles
+        if not self._quirks.automatic_handles or not is_asked:
             return
         await self.session_resumption(None if self._pending() else self._connection.new_handle())
 
-    async def answered(self) -> None:
-        """Offer a handle once all calls are answered."""
+    async def answered(self, ids: Iterable[Any]) -> None:
+        """Offer a handle once all calls are answered, and end the wait for lost ones."""
+        lost = bool(self._lost_calls)
+        self._lost_calls -= set(ids)
+        if lost and not self._lost_calls:
+            await self._end_turn({})
         if not self._pending():
             await self._offer_handle()
 
@@ -404,11 +427,14 @@ class SimulatedSession:
             raise StepFailedError(error.args[0]) from None
         chunks = chunks_of(sound) or [""]
         pieces = spread(spoken, len(chunks))
+        await self._begin_reply()
         for index, (piece, chunk) in enumerate(zip(pieces, chunks, strict=True), start=1):
-            if piece or index == len(pieces):
-                await self._transcribe("outputTranscription", piece, finished=index == len(pieces))
-            if chunk:
-                await self._send_audio(chunk)
+            last = index == len(pieces)
+            said = self._transcribed("outputTranscription", piece, last) if piece or last else {}
+            heard = _audio(chunk) if chunk else {}
+            joined = [{**heard, **said}] if self._quirks.joined_transcription else [said, heard]
+            for content in filter(None, joined):
+                await self.send({"serverContent": content})
             if paced:
                 await self.pause(CHUNK_SECONDS)
         if self._quirks.interaction_status:
@@ -421,16 +447,24 @@ class SimulatedSession:
             return read_wav(Path(audio))
         return tone(speech_seconds(text) if seconds is None else seconds)
 
-    async def _transcribe(
+    async def _begin_reply(self) -> None:
+        if self._replying:
+            return
+        self._replying = True
+        if self._quirks.thoughts:
+            thought = {"text": "**Thinking**", "thought": True}
+            await self.send({"serverContent": {"modelTurn": {"parts": [thought]}}})
+        if self._quirks.empty_messages:
+            await self.send({"serverContent": {}})
+
+    def _transcribed(
         self,
         field: Literal["inputTranscription", "outputTranscription"],
         text: str,
-        *,
         finished: bool,
-    ) -> None:
+    ) -> Message:
         self._check_transcription(field.replace("T", "AudioT"))
-        transcription = {"text": text, **({"finished": True} if finished else {})}
-        await self.send({"serverContent": {field: transcription}})
+        return {field: {"text": text, **({"finished": True} if finished else {})}}
 
     def _check_transcription(self, option: str) -> None:
         if option in self.setup or option in self._not_transcribed:
@@ -442,11 +476,6 @@ class SimulatedSession:
             option,
         )
 
-    async def _send_audio(self, chunk: str) -> None:
-        blob = {"mimeType": MIME_TYPE, "data": chunk}
-        turn = {"role": "model", "parts": [{"inlineData": blob}]}
-        await self.send({"serverContent": {"modelTurn": turn}})
-
     async def input_transcription(self, text: str, *, finished: bool = False) -> None:
         """Send a transcription of the user's speech.
 
@@ -454,7 +483,8 @@ class SimulatedSession:
             text: The transcription.
             finished: Whether the user has finished speaking.
         """
-        await self._transcribe("inputTranscription", text, finished=finished)
+        heard = self._transcribed("inputTranscription", text, finished)
+        await self.send({"serverContent": heard})
 
     async def interrupt(self, *, cancel: bool = False) -> None:
         """Signal that the user interrupts the model.
@@ -506,6 +536,7 @@ class SimulatedSession:
         return [repr(each.id or each.name) for each in self._pending() if each.blocking]
 
     async def _end_turn(self, content: Message) -> None:
+        self._replying = False
         await self.send({"serverContent": {"turnComplete": True, **content}})
 
     # The client.
@@ -674,6 +705,11 @@ class SimulatedSession:
 def _ids_in(cancellation: Any) -> tuple[str, ...]:
     ids = fields(cancellation).get("ids")
     return tuple(each for each in ids if isinstance(each, str)) if isinstance(ids, list) else ()
+
+
+def _audio(chunk: str) -> Message:
+    blob = {"mimeType": MIME_TYPE, "data": chunk}
+    return {"modelTurn": {"role": "model", "parts": [{"inlineData": blob}]}}
 
 
 def _without_id(body: Message) -> Message:

@@ -259,7 +259,8 @@ class ToolMetadata:
             each user. With `off`, its calls use no lane.
         cache_seconds: How long a result may be reused; only if the effect is `read`.
         stale_if_error_seconds: How much longer a cached result may replace a failure.
-        polling: Whether the model is expected to repeat its calls: they never count as a loop.
+        polling: Whether the model is expected to repeat its calls: they never count as a loop, and
+            equal calls of one turn run more than once even if the effect is `once`.
         max_result_tokens: The maximum length of its result, in tokens, which are estimated.
         overflow: The part of a longer result that is kept: the `head`, the `tail`, `both`, or all
             of it, so that the model can read more (`spill`).

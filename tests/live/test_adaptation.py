@@ -118,8 +118,8 @@ def test_new_declarations_replace_the_old():
         ("3.8-live", "a", "WHEN_IDLE", "WHEN_IDLE"),
         ("3.8-live", "b", "WHEN_IDLE", None),
         ("3.8-live-extended-thinking", "a", None, None),
-        ("3.8-live-extended-thinking", "b", None, "INTERRUPT"),
-        ("3.8-live-extended-thinking", "b", "WHEN_IDLE", "WHEN_IDLE"),
+        ("3.8-live-extended-thinking", "b", None, None),
+        ("3.8-live-extended-thinking", "b", "WHEN_IDLE", None),
         ("vertex-2.5", "n", "SILENT", None),
         ("unknown", "n", "SILENT", None),
     ],
@@ -144,7 +144,10 @@ def test_a_call_with_interim_answers_is_closed():
     assert given == [("SILENT", True), ("SILENT", True), ("WHEN_IDLE", False), ("WHEN_IDLE", None)]
 
 
-@pytest.mark.parametrize("profile", ["3.1-flash-live", "vertex-3.8", "vertex-2.5", "unknown"])
+@pytest.mark.parametrize(
+    "profile",
+    ["3.1-flash-live", "3.8-live-extended-thinking", "vertex-3.8", "vertex-2.5", "unknown"],
+)
 def test_an_interim_answer_that_is_not_taken_does_not_say_that_more_comes(profile):
     adaptation = adapted(profile)
     declared(adaptation)
@@ -188,3 +191,75 @@ def test_what_the_model_cannot_do_is_said_once(caplog):
             "which 'b' requests: it may speak before the response"
         ),
     ]
+
+
+ROUTE = {
+    "type": "object",
+    "properties": {
+        "mode": {"enum": ["bus", "train"]},
+        "stops": {
+            "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Stop"}}, {"type": "null"}]
+        },
+    },
+    "required": ["mode"],
+    "additionalProperties": False,
+    "$defs": {
+        "Stop": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/Stop"}},
+        }
+    },
+}
+STOP = {"type": "OBJECT", "properties": {"name": {"type": "STRING"}, "next": {"type": "STRING"}}}
+OPENAPI = {
+    "type": "OBJECT",
+    "properties": {
+        "mode": {"type": "STRING", "enum": ["bus", "train"]},
+        "stops": {
+            "type": "ARRAY",
+            "nullable": True,
+            "items": {**STOP, "properties": {"name": {"type": "STRING"}, "next": STOP}},
+        },
+    },
+    "required": ["mode"],
+}
+
+
+@pytest.mark.parametrize("profile", load_profiles(), ids=lambda profile: profile.name)
+def test_a_schema_has_the_form_that_the_model_reads(profile):
+    route = types.FunctionDeclaration(name="route", parameters_json_schema=ROUTE)
+
+    [given] = Adaptation(profile).declarations([tool(route)])
+
+    [declared] = given.function_declarations
+    sent = declared.model_dump(mode="json", exclude_none=True, exclude={"name", "behavior"})
+    takes_json_schema = profile.name in {"3.1-flash-live", "3.8-live", "vertex-3.8"}
+    expected = {"parameters_json_schema": ROUTE} if takes_json_schema else {"parameters": OPENAPI}
+    assert sent == expected
+
+
+def with_files(*kinds: str) -> types.FunctionResponse:
+    blobs = [types.FunctionResponseBlob(mime_type=kind, data=b"x") for kind in kinds]
+    parts = [types.FunctionResponsePart(inline_data=blob) for blob in blobs]
+    return types.FunctionResponse(name="f", response={"message": "A chart."}, parts=parts)
+
+
+@pytest.mark.parametrize("profile", load_profiles(), ids=lambda profile: profile.name)
+def test_only_files_that_the_model_reads_are_sent(profile):
+    given = Adaptation(profile).response(with_files("image/png", "application/pdf"))
+
+    kept = [part.inline_data.mime_type for part in given.parts or ()]
+    reads_images = "3." in profile.name
+    left_out = "application/pdf" if reads_images else "application/pdf, image/png"
+    assert kept == (["image/png"] if reads_images else [])
+    assert given.response == {
+        "message": f"A chart. Files that you cannot read were left out: {left_out}."
+    }
+
+
+def test_a_response_without_refused_files_stays_as_it_was():
+    response = with_files("image/webp", "text/plain; charset=utf-8")
+
+    given = adapted("3.8-live").response(response)
+
+    assert (given.parts, given.response) == (response.parts, response.response)

@@ -22,6 +22,7 @@ from leonidas_tools.simulator import (
     WaitForAnswers,
     WaitForInput,
 )
+from tests.live.talking import MODELS
 from tests.tasks import other_tasks
 
 MODEL = "gemini-3.8-live"
@@ -34,15 +35,15 @@ async def add(a: int, b: int) -> int:
 
 
 @contextlib.asynccontextmanager
-async def connected(simulator, tools):
+async def connected(simulator, tools, model=MODEL):
     client = genai.Client(api_key="x", http_options=simulator.http_options())
     config = types.LiveConnectConfig(
         response_modalities=["AUDIO"],
-        tools=tools.declarations(),
+        tools=tools.declarations(model=model),
         output_audio_transcription=types.AudioTranscriptionConfig(),
         input_audio_transcription=types.AudioTranscriptionConfig(),
     )
-    async with client.aio.live.connect(model=MODEL, config=config) as session:
+    async with client.aio.live.connect(model=model, config=config) as session:
         yield session
 
 
@@ -120,7 +121,7 @@ async def test_a_call_that_requires_approval_runs_after_the_user_has_typed_yes(t
     generation = "3.8-live" if typed == "realtime" else "2.5"
     async with (
         played(steps, generation) as gemini,
-        connected(gemini, tools) as session,
+        connected(gemini, tools, MODELS[generation]) as session,
         tools.attach(session),
     ):
         async for _ in session.receive():

@@ -252,8 +252,9 @@ async def test_tools_that_cannot_be_written_into_a_setup_leave_the_earlier_ones_
         await session.wait_for_input("audio")
         await session.drop()
 
-    async with LiveSimulator(Scenario(connections=[first, speaks]), generation="2.5") as simulator:
-        talk = Talk(simulator, generation="2.5")
+    scenario = Scenario(connections=[first, speaks])
+    async with LiveSimulator(scenario, generation="3.1") as simulator:
+        talk = Talk(simulator, generation="3.1")
         talk.live.tools = Unwritable()
         await talk.run(2)
     assert talk.said == "Here I am."

@@ -52,20 +52,31 @@ def test_the_generations_differ_in_what_decides_a_call():
             profile.behavior_field,
             profile.scheduling,
             profile.will_continue,
+            profile.thinking_levels,
+            profile.json_schema,
+            bool(profile.response_media),
+            profile.context_compression,
         )
         for profile in load_profiles()
     }
 
-    both = frozenset(ToolBehavior)
+    both, low = frozenset(ToolBehavior), ("LOW", "MEDIUM", "HIGH")
+    async_only = {NON_BLOCKING}
     assert table == {
-        "2.5-native-audio": (BLOCKING, both, True, True, True),
-        "3.1-flash-live": (BLOCKING, {BLOCKING}, False, False, False),
-        "3.8-live": (NON_BLOCKING, both, True, True, True),
-        "3.8-live-extended-thinking": (NON_BLOCKING, {NON_BLOCKING}, True, True, True),
-        "vertex-2.5": (BLOCKING, {BLOCKING}, False, False, False),
-        "vertex-3.8": (NON_BLOCKING, both, True, True, False),
-        "vertex-3.8-extended-thinking": (NON_BLOCKING, {NON_BLOCKING}, True, True, False),
-        "unknown": (BLOCKING, {BLOCKING}, False, False, False),
+        "2.5-native-audio": (BLOCKING, both, True, True, True, None, False, False, True),
+        "3.1-flash-live": (BLOCKING, {BLOCKING}, False, False, False, None, True, True, False),
+        "3.8-live": (NON_BLOCKING, both, True, True, True, (), True, True, True),
+        "3.8-live-extended-thinking": (
+            *(NON_BLOCKING, async_only, True, False, False),
+            *(low, False, True, True),
+        ),
+        "vertex-2.5": (BLOCKING, {BLOCKING}, False, False, False, None, False, False, True),
+        "vertex-3.8": (NON_BLOCKING, both, True, True, False, (), True, True, True),
+        "vertex-3.8-extended-thinking": (
+            *(NON_BLOCKING, async_only, True, False, False),
+            *(low, False, True, True),
+        ),
+        "unknown": (BLOCKING, {BLOCKING}, False, False, False, None, False, False, False),
     }
 
 

@@ -9,6 +9,7 @@ from leonidas_tools import AdvancedToolProcessor, RetryableError, Tool, ToolCont
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.calls.turns import Turns
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.talking import Talk
 from tests.processors.chains import made_by_hand, ready_made
@@ -21,6 +22,14 @@ KNOWN = {
     "Nothing was done now. Call again only if the user wants it done once more.",
     "retryable": False,
     "reason_code": "cancelled_call",
+}
+DUPLICATE = {
+    "status": "ok",
+    "result": "charged 5",
+    "message": "This is the result of an equal call of the same turn, which ran once for both. "
+    "Call again only if the user wants it done once more.",
+    "retryable": False,
+    "reason_code": "duplicate_call",
 }
 CHARGED = {"status": "ok", "result": "charged 5", "retryable": False}
 FIVE = {"amount": 5}
@@ -598,3 +607,50 @@ async def test_a_cancelled_call_that_a_person_has_retried_answers_none():
         script.say(call("charge", FIVE, id="2"))
         heard = await script.until_answered("2")
     assert heard.by_id["2"] == [CHARGED]
+
+
+async def made_twice(till, **options):
+    """Make two equal calls at once, and then another one."""
+    async with Script(AdvancedToolProcessor([till.tool(**options)])) as script:
+        script.say(call("charge", FIVE, id="1"), call("charge", {"amount": 5.0}, id="2"))
+        await till.begun.wait()
+        till.go_on.set()
+        await script.until_answered("1")
+        await script.until_answered("2")
+        script.say(call("charge", FIVE, id="3"))
+        return await script.until_answered("3")
+
+
+async def test_duplicates_of_a_turn_run_once():
+    till = Till()
+    heard = await made_twice(till)
+    assert [heard.by_id[each] for each in "123"] == [[CHARGED], [DUPLICATE], [CHARGED]]
+    assert till.charged == [5, 5]
+
+
+async def test_duplicates_run_if_repeats_are_expected():
+    till = Till()
+    heard = await made_twice(till, polling=True)
+    assert [heard.by_id[each] for each in "123"] == [[CHARGED]] * 3
+
+
+async def test_a_duplicate_runs_if_the_first_did_nothing():
+    till = Till()
+    till.fails.append(RetryableError("the till is busy"))
+    heard = await made_twice(till, retry_attempts=0)
+    assert heard.by_id["2"] == [CHARGED]
+    assert till.charged == [5, 5]
+
+
+async def test_equal_calls_of_two_turns_both_run():
+    till, session = Till(), ToolSession()
+    tools = AdvancedToolProcessor([till.tool(lane="")])
+    async with Script(tools.in_session(session)) as script:
+        script.say(call("charge", FIVE, id="1"))
+        await till.begun.wait()
+        session.get(Turns).next()
+        script.say(call("charge", FIVE, id="2"))
+        till.go_on.set()
+        await script.until_answered("1")
+        heard = await script.until_answered("2")
+    assert [heard.by_id[each] for each in "12"] == [[CHARGED], [CHARGED]]

@@ -34,6 +34,11 @@ BEHAVIORS = {  # by generation: what this client says of search_flights, and of 
 PATH = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
 
 
+def thinking(simulator):
+    """The lowest level, where the simulated model wants one."""
+    return {"thinking_level": "LOW"} if simulator.quirks.thinking_levels else None
+
+
 def declared(*names, behavior=None):
     """Declarations of functions without parameters."""
     functions = [types.FunctionDeclaration(name=name, behavior=behavior) for name in names]
@@ -47,6 +52,7 @@ async def live(simulator, *tools, behavior=None, **config):
     config = {
         "response_modalities": ["AUDIO"],
         "tools": declared(*tools, behavior=behavior),
+        "thinking_config": thinking(simulator),
     } | config
     async with client.aio.live.connect(model="gemini-live-x", config=config) as session:
         yield session
@@ -110,9 +116,17 @@ class ModelClient:
             "response_modalities": ["AUDIO"],
             "tools": self.tools(),
             "session_resumption": types.SessionResumptionConfig(handle=self.handle),
+            "thinking_config": thinking(self.simulator),
         }
         async with client.aio.live.connect(model="gemini-live-x", config=config) as session:
             self.session = session
+            if lost := self.simulator.connections[-1].lost_calls:
+                await session.send_tool_response(
+                    function_responses=[
+                        types.FunctionResponse(id=each, name=SLOW, response={"error": "lost"})
+                        for each in lost
+                    ]
+                )
             self.connected.set()
             try:
                 await self.follow(session, tasks)

@@ -250,8 +250,11 @@ def test_an_hour_with_a_go_away_every_ten_minutes_passes_in_a_moment(connect):
         """Leaves five seconds after each goAway, and comes back with its last handle."""
         loop, handle, days = asyncio.get_running_loop(), None, []
         for _ in range(6):
-            resumption = types.SessionResumptionConfig(handle=handle)
-            async with connect(simulator, session_resumption=resumption) as session:
+            config = {
+                "session_resumption": types.SessionResumptionConfig(handle=handle),
+                "context_window_compression": {"sliding_window": {}},
+            }
+            async with connect(simulator, **config) as session:
                 away = None
                 while away is None:
                     async for message in session.receive():

@@ -41,6 +41,13 @@ async def respond(session, **fields):
     await session.send_tool_response(function_responses=types.FunctionResponse(**response))
 
 
+async def respond_once_called(session):
+    async for message in session.receive():
+        if message.tool_call:
+            await respond(session)
+            return
+
+
 def test_there_is_a_table_for_each_generation():
     assert list(GENERATIONS) == ["2.5", "3.1", "3.8-live", "3.8-thinking", "vertex"]
     with pytest.raises(SimulatorError, match=r"no generation '4'; choose from '2.5', "):
@@ -63,7 +70,7 @@ def test_what_is_said_closest_wins():
         (
             "3.8-thinking",
             "BLOCKING",
-            "'f' is declared BLOCKING; this model supports only NON_BLOCKING",
+            "BLOCKING function calls are not supported for this model",
         ),
         ("vertex", "BLOCKING", "'f' is declared BLOCKING; this model does not support `behavior`"),
     ],
@@ -106,7 +113,12 @@ async def test_the_model_waits_for_the_answer_or_not(connect, generation, behavi
     [
         ("2.5", "NON_BLOCKING", {"scheduling": "INTERRUPT", "will_continue": False}, None),
         ("3.8-live", None, {"scheduling": "SILENT"}, None),
-        ("3.8-thinking", None, {"scheduling": "WHEN_IDLE"}, None),
+        (
+            "3.8-thinking",
+            None,
+            {"scheduling": "WHEN_IDLE"},
+            "the response to call 'c1' sets scheduling, which this server does not support",
+        ),
         (
             "2.5",
             "BLOCKING",
@@ -208,7 +220,7 @@ async def test_a_context_update_is_held_to_the_same_behaviors(connect):
             simulator.check()
     assert (code, reason) == (
         1007,
-        "'g' is declared BLOCKING; this model supports only NON_BLOCKING",
+        "BLOCKING function calls are not supported for this model",
     )
 
 
@@ -218,7 +230,7 @@ async def test_media_chunks_are_refused_by_3_1(connect):
         await session.send_realtime_input(media=BLOB)
         assert await closing(session) == (
             1007,
-            "mediaChunks is deprecated: send audio, video or text",
+            "realtime_input.media_chunks is deprecated. Use audio, video, or text instead.",
         )
         with pytest.raises(SimulatorError):
             simulator.check()
@@ -228,7 +240,7 @@ async def test_client_content_is_taken_by_3_1_as_history_only(connect):
     def turn(role, text):
         return types.Content(role=role, parts=[types.Part(text=text)])
 
-    refused = (1007, "clientContent in the middle of a session: send realtimeInput.text")
+    refused = (1007, "Request contains an invalid argument.")
     async with LiveSimulator(IDLE, generation="3.1") as simulator, connect(simulator) as session:
         await session.send_client_content(turns=turn("user", "Hello"), turn_complete=False)
         await session.send_client_content(turns=turn("model", "Hi"), turn_complete=True)
@@ -268,7 +280,7 @@ async def test_the_turn_of_a_blocking_call_ends_before_its_answer_or_after(
         kinds = [
             (m.sender, next(iter(m.data)))
             for m in simulator.messages
-            if next(iter(m.data)) in {"tool_response", "serverContent"}
+            if "tool_response" in m.data or m.data.get("serverContent", {}).get("turnComplete")
         ]
     order = [("client", "tool_response"), ("server", "serverContent")]
     assert kinds == (order if waits else order[::-1])
@@ -312,8 +324,8 @@ async def test_an_interruption_takes_the_calls_back_when_asked(connect):
                 if message.tool_call:
                     await respond(session)
         assert [call.cancelled for call in simulator.calls] == [False, True]
-    assert messages[1].server_content.interrupted
-    assert messages[2].tool_call_cancellation.ids == ["c2"]
+    assert messages[-3].server_content.interrupted
+    assert messages[-2].tool_call_cancellation.ids == ["c2"]
 
 
 async def test_a_call_without_id_outlives_an_interruption(connect):
@@ -329,10 +341,9 @@ async def test_a_handle_comes_only_with_the_last_answer(connect):
     async with LiveSimulator(Scenario(steps), generation="2.5") as simulator:
         resumption = types.SessionResumptionConfig()
         async with connect(simulator, "f", session_resumption=resumption) as session:
-            stream = session.receive()
-            await anext(stream)
-            await respond(session)
+            await respond_once_called(session)
             await respond(session, id="c2")
+            stream = session.receive()
             found = [(await anext(stream)).session_resumption_update for _ in range(2)]
             assert (await simulator.finished()).ok
     assert [update.resumable or False for update in found] == [False, True]
@@ -365,12 +376,14 @@ async def test_calls_come_without_ids_from_vertex(connect, reply):
                             name="f", response={"result": call.args["x"]}
                         )
                         await session.send_tool_response(function_responses=response)
+            messages += [message async for message in session.receive()]  # the answer's own turn
             assert (await simulator.finished()).ok
         assert [(call.id, call.id_sent) for call in simulator.calls] == [
             ("first", False),
             ("second", False),
         ]
-    assert messages[1].server_content.output_transcription.text == "12"
+    said = [message.server_content.output_transcription for message in messages[1:]]
+    assert [each.text for each in said if each] == ["12"]
 
 
 async def test_an_answer_that_no_call_awaits_is_refused_by_vertex_too(connect_raw):
@@ -419,7 +432,8 @@ async def test_handles_come_by_themselves_when_asked_for(connect, generation):
             ], [each.handle for each in simulator.handles]
 
     async with asyncio.timeout(30):
-        assert await updates() == ([], [])
+        if not GENERATIONS[generation].unasked_handles:
+            assert await updates() == ([], [])
         found, handles = await updates(session_resumption=types.SessionResumptionConfig())
     assert found == [
         {"newHandle": "session-1-handle-1", "resumable": True},

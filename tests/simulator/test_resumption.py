@@ -342,7 +342,7 @@ async def test_who_connects_and_says_nothing_does_not_keep_the_simulator():
 def test_a_session_has_ended_only_when_its_last_connection_has():
     open_connections = {1, 2}
     book = SessionRegistry(handle_seconds=100, is_open=open_connections.__contains__)
-    session = book.begin(1)
+    session = book.begin(1, now=0.0)
     book.issue("h1", session)
     book.resume(session, 2)
     open_connections.remove(1)

@@ -57,7 +57,8 @@ def _asked_in(message):
 
 def _delivered_in(message):
     for answer in message.get("tool_response", {}).get("functionResponses", ()):
-        if not fields(answer).get("willContinue"):
+        ends_lost_call = "error" in answer["response"]  # no outcome: that follows as text
+        if not fields(answer).get("willContinue") and not ends_lost_call:
             yield "answer", answer.get("id"), answer["name"], answer["response"]
     for told in outcomes_in(message):
         yield "told", told["id"], told["name"], told["response"]

@@ -1,0 +1,145 @@
+"""Each generation opens, calls and answers, against a simulator that refuses what it refuses."""
+
+import asyncio
+from typing import Literal
+
+import pytest
+from google.genai import Client
+
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    GeminiLiveProcessor,
+    LiveToolSession,
+    ToolContext,
+    ToolResult,
+    tool,
+)
+from leonidas_tools.calls.call import Media
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
+from tests.live.talking import MODELS
+
+ALL = {**MODELS, "vertex": "gemini-live-2.5-flash-native-audio"}
+UNKNOWN = "gemini-9-live"
+RICH = {
+    "proactivity": {"proactive_audio": True},
+    "enable_affective_dialog": True,
+    "thinking_config": {"thinking_level": "HIGH"},
+}
+
+
+@tool(effect="once", behavior="blocking", scheduling="interrupt")
+async def book(
+    seats: list[int], mode: Literal["bus", "train"] = "bus", note: str | None = None
+) -> str:
+    """Books seats."""
+    return f"{mode} {seats}"
+
+
+@tool(effect="read", behavior="non_blocking", scheduling={"ok": "when_idle", "progress": "silent"})
+async def draw(ctx: ToolContext, options: dict[str, int]) -> ToolResult:
+    """Draws a chart."""
+    ctx.progress("half done")
+    files = ("image/png", "application/pdf")
+    return ToolResult(
+        result="a chart", media=tuple(Media(mime_type=kind, data=b"x") for kind in files)
+    )
+
+
+async def calls(session):
+    await session.wait_for_input("text")
+    await session.call(FunctionCall("book", {"seats": [4]}), FunctionCall("draw", {"options": {}}))
+    await session.say("Done.", audio_seconds=0)
+    await session.turn_complete()
+
+
+async def conversed(scenario, model, generation, *, config=None, version=None, **tools):
+    """Hold a conversation, in which the user says one thing, and return the simulator."""
+    async with LiveSimulator(scenario, generation=generation) as simulator:
+        options = simulator.http_options()
+        options.api_version = version or options.api_version
+        client = Client(api_key="x", vertexai=generation == "vertex", http_options=options)
+
+        async def user():
+            yield "Book me a seat."
+            await simulator.finished()
+
+        live = GeminiLiveProcessor(model, client=client, config=config)
+        async with asyncio.timeout(30):
+            session = LiveToolSession(live, AdvancedToolProcessor([book, draw], **tools))
+            async for _ in session(user()):
+                pass
+    return simulator
+
+
+@pytest.mark.parametrize("generation", ALL)
+@pytest.mark.parametrize("config", [None, RICH], ids=["plain", "rich"])
+async def test_a_generation_opens_and_calls(generation, config):
+    version = None if config is None else "v1alpha"
+    simulator = await conversed(calls, ALL[generation], generation, config=config, version=version)
+    statuses = [
+        [answer.status for answer in call.answers if answer.final] for call in simulator.calls
+    ]
+    assert statuses == [["ok"], ["ok"]]
+    assert [outcome.status for outcome in simulator.outcomes] == ["played"]
+
+
+@pytest.mark.parametrize("generation", [each for each in ALL if each != "3.8-thinking"])
+async def test_an_unknown_model_is_refused_nothing(generation):
+    simulator = await conversed(calls, UNKNOWN, generation)
+    assert simulator.violations == ()
+
+
+def test_proactivity_needs_its_version():
+    given = {"config": {"proactivity": {"proactive_audio": True}}, "api_key": "x"}
+    chosen = GeminiLiveProcessor("gemini-3.8-live", **given)
+    assert chosen.client._api_client._http_options.api_version == "v1alpha"
+    with pytest.raises(ConfigurationError, match="needs version 'v1alpha' of the API"):
+        GeminiLiveProcessor("gemini-3.8-live", http_options={"api_version": "v1beta"}, **given)
+
+
+def test_an_own_compression_is_kept():
+    own = {"context_window_compression": {"trigger_tokens": 9000}}
+    live = GeminiLiveProcessor("gemini-3.8-live", api_key="x", config=own)
+    assert live.config.context_window_compression.trigger_tokens == 9000
+    assert live.config.context_window_compression.sliding_window is None
+
+
+@pytest.mark.parametrize("generation", ["2.5", "3.8-live", "3.8-thinking"])
+async def test_the_turn_after_a_lost_call_is_heard(generation):
+    dropped = asyncio.Event()
+
+    async def first(session):
+        await session.wait_for_input("text")
+        await session.session_resumption("h")
+        await session.send_calls(FunctionCall("slow", {}))
+        await session.drop()
+
+    async def second(session):
+        loop.call_soon_threadsafe(dropped.set)
+        await session.wait_for_input("text", containing="Hello?")
+        await session.wait_for_input("text", containing="at last")
+        await session.turn_complete()
+
+    @tool(effect="once")
+    async def slow() -> str:
+        """Takes long."""
+        await dropped.wait()
+        return "at last"
+
+    async def user():
+        yield "Do it."
+        await dropped.wait()
+        yield "Hello?"
+        await simulator.finished(2)
+
+    loop = asyncio.get_running_loop()
+    scenario = Scenario(connections=[first, second])
+    async with LiveSimulator(scenario, generation=generation) as simulator:
+        live = GeminiLiveProcessor(
+            ALL[generation], api_key="x", http_options=simulator.http_options()
+        )
+        async with asyncio.timeout(30):
+            async for _ in LiveToolSession(live, AdvancedToolProcessor([slow]))(user()):
+                pass
+    assert [outcome.status for outcome in simulator.outcomes] == ["played", "played"]
