@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from json_repair import repair_json
 
@@ -63,7 +63,7 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
         'It is 3.'
     """
     reading = _Reading(tools=frozenset(tools) if tools is not None else None, is_cut=is_cut)
-    reading.read(_ended(text[:_LONGEST_TEXT].replace("\r\n", "\n")))
+    reading.read(_ended(_DSML.sub("", text[:_LONGEST_TEXT].replace("\r\n", "\n"))))
     return reading.parsed()
 
 
@@ -79,6 +79,36 @@ def calls_within(value: Any, tools: Collection[str]) -> list[ParsedCall]:
     search = _Search(frozenset(tools))
     search.value(value, 0)
     return search.found
+
+
+_CALL_MARKUP = re.compile(
+    r"^[ \t]*(?:(?P<tag><(?:tool_calls?|function_calls?|tool_use|functioncall)>|<function=|<invoke "
+    r"|<[|\uff5c](?:DSML|tool|python_tag)|\[TOOL_CALLS\])"
+    r"|(?P<json>\A\[?\s*\{\s*\"(?:name|type|function|tool_calls?)\"\s*:))",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+class CallMarkup(NamedTuple):
+    """Markup of calls in a text."""
+
+    is_tag: bool  # not only JSON, which may be an answer
+    is_last: bool  # whether the text ends with it
+
+
+def markup_in(text: str) -> CallMarkup | None:
+    """Return the markup of calls in a text, other than within a line; `None` without any.
+
+    Example:
+        >>> markup_in('<tool_call>{"name": "now"}</tool_call>')
+        CallMarkup(is_tag=True, is_last=True)
+        >>> markup_in("Models write <tool_call> then.") is None
+        True
+    """
+    found = _CALL_MARKUP.search(text)
+    if found is None:
+        return None
+    return CallMarkup(found["tag"] is not None, _CLOSED.search(text.rstrip("` \n")) is not None)
 
 
 def read_arguments(
@@ -151,6 +181,8 @@ _BLOCK = re.compile(r"```[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
 # End of the model's turn --------------------------------------------------------------------------
 
+_DSML = re.compile(r"(?<=[</])\uff5cDSML\uff5c", re.IGNORECASE)
+"""Prefix of the tags of DeepSeek."""
 _ENDS = re.compile(
     r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return)\|>|</s>|<end_of_turn>"
     r"|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[/?INST\]"
@@ -515,7 +547,7 @@ def _without_mentions(text: str) -> str:
 
 
 _PARAMETER = re.compile(
-    r"<parameter(?:=|\s+name=[\"'])(?P<key>[^\"'>\s]{1,128})[\"']?\s*>(?P<value>.*?)"
+    r"<parameter(?:=|\s+name=[\"'])(?P<key>[^\"'>\s]{1,128})[\"']?(?P<more>[^<>]{0,100})>(?P<value>.*?)"
     r"(?P<end></parameter>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
@@ -689,7 +721,7 @@ class _Reading:
         elif is_open or not all(each["end"] for each in parameters):
             self.problems.append(say("agent_call_cut", tool=name))
         else:
-            self._add(name, {each["key"]: _literal(each["value"]) for each in parameters})
+            self._add(name, {each["key"]: _literal(each) for each in parameters})
 
     # Labels
 
@@ -1101,11 +1133,11 @@ def _inner(value: Any) -> str:
     return "" if value is None else _as_text(value)
 
 
-def _literal(text: str) -> Any:
+def _literal(parameter: re.Match[str]) -> Any:
     """Return the value of a parameter in tags: parsed JSON, or else the text."""
-    body = text.strip("\n")
+    body = parameter["value"].strip("\n")
     try:
-        return json.loads(body)
+        return body if 'string="true"' in parameter["more"] else json.loads(body)
     except (ValueError, RecursionError):
         return body
 
