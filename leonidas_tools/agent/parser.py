@@ -5,21 +5,23 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import deque
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from json_repair import repair_json
-
+from leonidas_tools.agent.malformed_json import (
+    ARGUMENT_KEYS,
+    MAX_DEPTH,
+    MAX_TEXT_CHARACTERS,
+    MAX_VALUES,
+    JsonValue,
+    json_values,
+    value_at,
+)
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-
-_LONGEST_TEXT = 100_000
-_LONGEST_REPAIR = 60_000
-_DEEPEST = 60
-_MOST_CALLS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +65,7 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
         'It is 3.'
     """
     reading = _Reading(tools=frozenset(tools) if tools is not None else None, is_cut=is_cut)
-    reading.read(_ended(_DSML.sub("", text[:_LONGEST_TEXT].replace("\r\n", "\n"))))
+    reading.read(_ended(_plain(text[:MAX_TEXT_CHARACTERS])))
     return reading.parsed()
 
 
@@ -128,7 +130,7 @@ def read_arguments(
         return {}, ""
     text = _decoded(arguments.strip())
     start = text.find("{")
-    value = None if start < 0 else _value_at(text, start)
+    value = None if start < 0 else value_at(text, start)
     if value is not None and value.is_open:
         return None, say("agent_call_cut", tool=name)
     # Two objects belong to two calls: neither is complete.
@@ -146,48 +148,27 @@ def _decoded(text: str) -> str:
     return value if isinstance(value, str) else text
 
 
-def json_values(text: str) -> list[Any]:
-    """Return the objects and arrays in a text, and repair malformed ones.
-
-    Example:
-        >>> json_values("Here: ```json [1, 2,]``` and {'a': 1}")
-        [[1, 2], {'a': 1}]
-    """
-    text = text[:_LONGEST_TEXT]
-    found = list[Any]()
-    at = 0
-    while len(found) < _MOST_CALLS and (begin := _BRACKET.search(text, at)) is not None:
-        value = _value_at(text, begin.start())
-        if isinstance(value.value, dict | list):
-            found.append(value.value)
-        at = max(value.end, begin.end())
-    return found
-
-
-def code_in(text: str) -> str:
-    r"""Return the first fenced block of a text, or the whole text without one.
-
-    Example:
-        >>> code_in("Try this: ```python\nprint(1)\n``` It prints 1.")
-        'print(1)'
-    """
-    block = _BLOCK.search(text[:_LONGEST_TEXT])
-    return (block[1] if block is not None else text).strip()
-
-
-_BRACKET = re.compile(r"[\[{]")
-_BLOCK = re.compile(r"```[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
-
-
 # End of the model's turn --------------------------------------------------------------------------
 
-_DSML = re.compile(r"(?<=[</])\uff5cDSML\uff5c", re.IGNORECASE)
-"""Prefix of the tags of DeepSeek."""
+_MARKS_OF_CALLS = re.compile(
+    r"(?<=[</])\uff5cDSML\uff5c|\[TOOL_CALLS\]|<\|python_tag\|>|\bfunctools(?=\[\s*\{)",
+    re.IGNORECASE,
+)
+"""Marks before calls or in their tags, which say no more than the calls."""
 _ENDS = re.compile(
     r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return)\|>|</s>|<end_of_turn>"
     r"|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[/?INST\]"
 )
 """End of the model's own turn; later text is made up."""
+
+
+_MISTRAL_CALL = re.compile(r"\[TOOL_CALLS\]\s*([\w.-]{1,128})\s*(?:\[ARGS\])?\s*(?=\{)")
+
+
+def _plain(text: str) -> str:
+    """Return the text without marks of calls that say no more than the calls themselves."""
+    text = _MISTRAL_CALL.sub(r"Action: \1 ", text.replace("\r\n", "\n"))
+    return _MARKS_OF_CALLS.sub("", text)
 
 
 def _ended(text: str) -> str:
@@ -313,142 +294,17 @@ def _segments(text: str) -> list[_Segment]:
     return segments
 
 
-# JSON in a text -----------------------------------------------------------------------------------
-
-_CLOSER = {"{": "}", "[": "]"}
-_STRICT = json.JSONDecoder(strict=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A JSON value in a text."""
-
-    value: Any  # repaired if it was malformed; `None` if that fails
-    end: int
-    is_open: bool = False  # whether the end is missing
-
-
-def _value_at(text: str, start: int) -> _Value:
-    """Parse the object or array at a position, malformed or not."""
-    try:
-        value, end = _STRICT.raw_decode(text, start)
-    except (ValueError, RecursionError):
-        end, closers = _extent(text, start)
-        if closers and not _is_whole_inside(text[start:end], closers):
-            return _Value(_repaired(text[start:end]), end, is_open=True)
-        return _Value(_repaired(text[start:end] + closers), end)
-    return _Value(value, end)
-
-
-def _extent(text: str, start: int) -> tuple[int, str]:
-    """Return the end of a malformed value, and the missing closing brackets."""
-    stack: list[str] = []
-    at = start
-    while at < len(text):
-        character = text[at]
-        if character in "\"'" and _opens_string(text, at, character):
-            end = _string_end(text, at + 1, character)
-            if end is None:
-                return len(text), "?" + "".join(reversed(stack))
-            at = end
-        elif character in _CLOSER:
-            stack.append(_CLOSER[character])
-        elif character in "}]" and stack:
-            # A bracket closes all inner brackets that are still open.
-            while stack and stack.pop() != character:
-                pass
-            if not stack:
-                return at + 1, ""
-        at += 1
-    return len(text), "".join(reversed(stack))
-
-
-def _opens_string(text: str, at: int, quote: str) -> bool:
-    """Return whether a quote begins a string; an apostrophe must be where a value may begin."""
-    if quote == '"':
-        return True
-    before = text[max(at - 20, 0) : at].rstrip()
-    return before[-1:] in ("{", "[", ",", ":")
-
-
-def _string_end(text: str, at: int, quote: str) -> int | None:
-    """Return the position of the quote that ends a string, and skip quotes inside of it."""
-    while at < len(text):
-        if text[at] == "\\":
-            at += 1
-        elif text[at] == quote:
-            after = text[at + 1 : at + 40].lstrip()
-            if not after or after[0] in ",:}]":
-                return at
-        at += 1
-    return None
-
-
-_ARGUMENT_KEYS = (
-    "arguments",
-    "args",
-    "parameters",
-    "params",
-    "action_input",
-    "actionInput",
-    "tool_input",
-    "input",
-    "kwargs",
-    "inputs",
-    "tool_args",
-    "tool_arguments",
-    "argumentos",
-    "parametros",
-    "parâmetros",
-    "参数",
-)
-_ARGUMENTS_BEGIN = re.compile(
-    r"[\"'](?:" + "|".join(map(re.escape, _ARGUMENT_KEYS)) + r")[\"']\s*:\s*(?=\{)"
-)
-
-
-def _is_whole_inside(text: str, closers: str) -> bool:
-    """Return whether only wrappers of calls are open, and all arguments are complete."""
-    if "?" in closers or not text.rstrip().endswith(("}", "]")):
-        return False
-    matches = list(islice(_ARGUMENTS_BEGIN.finditer(text), _MOST_CALLS))
-    return bool(matches) and not any(_extent(text, each.end())[1] for each in matches)
-
-
-def _repaired(text: str) -> Any:
-    """Return the value in a malformed text; `None` if it cannot be repaired."""
-    if len(text) > _LONGEST_REPAIR or text.count("{") + text.count("[") > _LONGEST_REPAIR // 20:
-        return None
-    if _depth(text) > _DEEPEST:
-        return None
-    try:
-        return repair_json(text, return_objects=True)
-    except (ValueError, RecursionError, IndexError, KeyError, TypeError, AttributeError):
-        return None  # a malformed text may raise any of these
-
-
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for character in text:
-        if character in _CLOSER:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "}]":
-            depth = max(depth - 1, 0)
-    return deepest
-
-
 _VALUE_START = re.compile(r"\{|\[(?=\s*[\[{])")
 
 
-def _values(text: str) -> Iterator[tuple[int, _Value]]:
+def _values(text: str) -> Iterator[tuple[int, JsonValue]]:
     """Yield the objects in a text, and the arrays of objects, with their positions."""
     at = 0
-    for _ in range(_MOST_CALLS):
+    for _ in range(MAX_VALUES):
         match = _VALUE_START.search(text, at)
         if match is None:
             return
-        value = _value_at(text, match.start())
+        value = value_at(text, match.start())
         if not _is_quoted(text, match.start()):
             yield match.start(), value
         at = max(value.end, match.end())
@@ -460,40 +316,20 @@ def _spans_of_values(text: str) -> list[tuple[int, int]]:
 
 # Calls in JSON ------------------------------------------------------------------------------------
 
-_TOOL_KEYS = (
-    "action",
-    "tool",
-    "tool_name",
-    "toolName",
-    "function",
-    "function_name",
-    "function_call",
-    "tool_call",
-    "call",
-    "ação",
-    "ferramenta",
-    "工具",
-    "行动",
+_ARGUMENTS = re.compile(ARGUMENT_KEYS, re.IGNORECASE)
+_TOOL = re.compile(
+    r"action|(?:tool|function)(?:[_ ]?(?:name|call))?|call|ação|ferramenta|工具|行动", re.IGNORECASE
 )
-_LIST_KEYS = ("tool_calls", "function_calls", "actions", "calls", "tools")
-_THOUGHT_KEYS = ("thought", "thoughts", "thinking", "reasoning", "pensamento", "思考")
-_ANSWER_KEYS = (
-    "final_answer",
-    "finalAnswer",
-    "final answer",
-    "Final Answer",
-    "final_response",
-    "answer",
-    "resposta_final",
-    "最终答案",
-)
-_OWN_KEYS = frozenset(
-    (*_TOOL_KEYS, *_THOUGHT_KEYS, "name", "id", "type", "index", "recipient_name")
-)
+_LIST = re.compile(r"(?:tool_|function_)?calls|actions|tools")
+_THOUGHT = re.compile(r"thoughts?|thinking|reasoning|pensamento|思考")
+_ANSWER = re.compile(r"(?:final[_ ]?)?answer|final_response|resposta_final|最终答案", re.IGNORECASE)
+_OWN = re.compile(f"{_TOOL.pattern}|{_THOUGHT.pattern}|name|id|type|index", re.IGNORECASE)
 
 
-def _first(value: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    return next((value[key] for key in keys if value.get(key) is not None), None)
+def _first(value: Mapping[str, Any], keys: re.Pattern[str]) -> Any:
+    """Return the first value under one of the keys, other than null."""
+    found = (each for key, each in value.items() if each is not None and keys.fullmatch(key))
+    return next(found, None)
 
 
 def _as_text(value: Any) -> str:
@@ -502,14 +338,9 @@ def _as_text(value: Any) -> str:
 
 # Calls in tags ------------------------------------------------------------------------------------
 
-_TAG_OF_CALLS = (
-    r"tool_calls?|function_calls?|tool_use|functioncall|tool|function|action|\|tool_call\|"
-)
 _TAGGED = re.compile(
-    rf"<(?P<tag>{_TAG_OF_CALLS})>\s*(?=[\[{{<])(?P<body>.*?)(?:</(?P=tag)>|<\|?/tool_call\|?>|\Z)"
-    r"|\[TOOL_CALLS\]\s*(?P<mistral>.*)"
-    r"|<\|python_tag\|>\s*(?P<python>.*)"
-    r"|functools\s*(?=\[\s*\{)(?P<functools>.*)",
+    r"<(?P<tag>tool_calls?|function_calls?|tool_use|functioncall|tool|function|action)>"
+    r"\s*(?=[\[{<])(?P<body>.*?)(?:</(?P=tag)>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 _NAMED = re.compile(
@@ -587,7 +418,7 @@ class _Reading:
         """Return the result; drop an answer beside calls, as it cannot know their results."""
         if self.is_cut and self.calls and _CLOSED.search(self.tail) is None:
             self.problems.append(say("agent_call_cut", tool=self.calls.pop().name))
-        calls = tuple(self.calls[:_MOST_CALLS])
+        calls = tuple(self.calls[:MAX_VALUES])
         answer = None
         if not calls and not self.problems and self.answers:
             answer = self.answers[0]
@@ -692,24 +523,13 @@ class _Reading:
         before = len(self.calls) + len(self.problems)
         if "name" in groups:
             self._named(found)
-        else:
-            body = next(groups[key] for key in _BODIES if groups.get(key) is not None)
-            if groups["body"] is not None and _NAMED.search(body):
-                return False  # the named calls inside are matched separately
-            self._inside(body)
+        elif not _NAMED.search(found["body"]):  # else they are matched separately
+            self._json(found["body"])
+            if len(self.calls) + len(self.problems) == before:
+                self._python(found["body"])
+            if len(self.calls) + len(self.problems) == before:
+                self.problems.append(say("agent_call_unnamed"))
         return len(self.calls) + len(self.problems) > before
-
-    def _inside(self, body: str) -> None:
-        mistral = re.match(r"\s*([\w.-]{1,128})\s*(?:\[ARGS\])?\s*(?=\{)", body)
-        if mistral is not None:
-            self._call(mistral[1], body[mistral.end() :])
-            return
-        before = len(self.calls)
-        self._json(body)
-        if len(self.calls) == before and not self.problems:
-            self._python(body)
-        if len(self.calls) == before and not self.problems:
-            self.problems.append(say("agent_call_unnamed"))
 
     def _named(self, found: re.Match[str]) -> None:
         name = (found["name"] or found["invoked"]).strip(_QUOTES)
@@ -734,18 +554,19 @@ class _Reading:
             return  # prose with such a word at the start of a line
         if segments[-1].kind == "observation":
             self.is_cut = False
-        walk = _Walk(segments)
-        while (segment := walk.next()) is not None and self._segment(segment, walk):
+        rest = deque(segments)
+        while rest and self._segment(rest.popleft(), rest):
             pass
         if not self._is_done:
             self._left_over(segments)
 
-    def _segment(self, segment: _Segment, walk: _Walk) -> bool:
+    def _segment(self, segment: _Segment, rest: deque[_Segment]) -> bool:
         """Parse the text after a label; return whether to continue."""
         if segment.kind in ("", "thought"):
             self._think(segment.text)
         elif segment.kind == "action":
-            self._action(segment.text, walk)
+            given = rest.popleft().text if rest and rest[0].kind == "input" else None
+            self._action(segment.text, given)
         elif segment.kind == "answer":
             self.answers.append(_answer_in(segment.text))
             return bool(self.calls)
@@ -763,8 +584,7 @@ class _Reading:
         if not self._is_done:
             self.problems.append(say("agent_no_action"))
 
-    def _action(self, text: str, walk: _Walk) -> None:
-        given = walk.take("input")
+    def _action(self, text: str, given: str | None) -> None:
         text = _unfenced(text).strip()
         if not text and given is None:
             self.problems.append(say("agent_call_unnamed"))
@@ -831,7 +651,7 @@ class _Reading:
         if begin is not None:
             self._think(_bare(_unfenced(text[:begin])))
 
-    def _from_json(self, value: _Value) -> bool:
+    def _from_json(self, value: JsonValue) -> bool:
         """Parse a value; return whether it has a call, a problem or an answer."""
         before = len(self.calls) + len(self.problems) + len(self.answers)
         if value.is_open:
@@ -855,27 +675,26 @@ class _Reading:
             self.answers += shadow.answers
 
     def _object(self, value: Any, depth: int) -> None:
-        if depth > _DEEPEST:
+        if depth > MAX_DEPTH:
             return
         if isinstance(value, list):
-            for item in value[:_MOST_CALLS]:
+            for item in value[:MAX_VALUES]:
                 self._object(item, depth + 1)
         elif isinstance(value, dict):
-            self._think(_first(value, _THOUGHT_KEYS))
+            self._think(_first(value, _THOUGHT))
             if not self._calls_of(value, depth):
-                final = _first(value, _ANSWER_KEYS)
+                final = _first(value, _ANSWER)
                 if final is not None:
                     self.answers.append(_as_text(final))
 
     def _calls_of(self, value: dict[str, Any], depth: int) -> bool:
         """Parse the calls of an object; return whether it has any."""
-        for key in _LIST_KEYS:
-            if isinstance(value.get(key), list) and value[key]:
-                self._object(value[key], depth + 1)
-                return True
-        tool = _first(value, _TOOL_KEYS)
+        if isinstance(listed := _first(value, _LIST), list) and listed:
+            self._object(listed, depth + 1)
+            return True
+        tool = _first(value, _TOOL)
         if isinstance(tool, dict):
-            outer = _first(value, _ARGUMENT_KEYS)
+            outer = _first(value, _ARGUMENTS)
             named = "name" in tool and outer is not None
             self._object({"arguments": outer, **tool} if named else tool, depth + 1)
             return True
@@ -887,11 +706,10 @@ class _Reading:
 
     def _bare_name(self, value: dict[str, Any]) -> str | None:
         """Return the `name` of an object that can only be a call."""
-        name = value.get("name", value.get("recipient_name"))
+        name = value.get("name")
         if not isinstance(name, str):
             return None
-        has_arguments = any(key in value for key in _ARGUMENT_KEYS)
-        return name if has_arguments or self._is_known(name) else None
+        return name if any(map(_ARGUMENTS.fullmatch, value)) or self._is_known(name) else None
 
     def _by_key(self, value: dict[str, Any]) -> bool:
         """Parse a call such as `{"get_weather": {"city": "Lisbon"}}`."""
@@ -905,16 +723,16 @@ class _Reading:
 
     def _of_object(self, name: str, value: dict[str, Any]) -> None:
         if _NONE.fullmatch(name):
-            final = _first(value, _ANSWER_KEYS)
+            final = _first(value, _ANSWER)
             if final is not None:
                 self.answers.append(_as_text(final))
             return
-        key = next((key for key in _ARGUMENT_KEYS if key in value), None)
+        key = next((key for key in value if _ARGUMENTS.fullmatch(key)), None)
         arguments = value[key] if key is not None else None
         if _FINISH.fullmatch(name) and not self._is_known(name):
-            self.answers.append(_inner(arguments if key else _first(value, _ANSWER_KEYS)))
+            self.answers.append(_inner(arguments if key else _first(value, _ANSWER)))
         elif key is None:
-            self._add(name, {k: v for k, v in value.items() if k not in _OWN_KEYS})
+            self._add(name, {k: v for k, v in value.items() if not _OWN.fullmatch(k)})
         elif arguments is None or isinstance(arguments, dict):
             self._add(name, arguments or {})
         elif isinstance(arguments, str):
@@ -1025,7 +843,7 @@ class _Search:
             each = waiting.pop()
             if isinstance(each, str):
                 if any(name in each for name in self._tools):
-                    self._text(each[:_LONGEST_TEXT], level)
+                    self._text(each[:MAX_TEXT_CHARACTERS], level)
             elif isinstance(each, dict):
                 self._take(each)
                 waiting += [*each, *each.values()]
@@ -1060,27 +878,6 @@ class _Search:
 
 INPUT = "input"
 """The key of an argument that a model wrote without a key."""
-_BODIES = ("body", "mistral", "python", "functools")
-
-
-class _Walk:
-    """A cursor over segments."""
-
-    def __init__(self, segments: Sequence[_Segment]) -> None:
-        self._segments = segments
-        self._at = 0
-
-    def next(self) -> _Segment | None:
-        """Return the next segment."""
-        self._at += 1
-        return self._segments[self._at - 1] if self._at <= len(self._segments) else None
-
-    def take(self, kind: str) -> str | None:
-        """Consume the next segment if it is of this kind, and return its text."""
-        if self._at < len(self._segments) and self._segments[self._at].kind == kind:
-            self._at += 1
-            return self._segments[self._at - 1].text
-        return None
 
 
 _CERTAIN = frozenset({"thought", "action"})
@@ -1123,7 +920,7 @@ def _inner(value: Any) -> str:
     """Return the answer in the arguments of a final answer."""
     if isinstance(value, str):
         text = _unfenced(value).strip()
-        if text.startswith("{") and isinstance(found := _value_at(text, 0).value, dict) and found:
+        if text.startswith("{") and isinstance(found := value_at(text, 0).value, dict) and found:
             return _inner(found)
         if text[:1] + text[-1:] in ("[]", "()"):
             text = text[1:-1]
