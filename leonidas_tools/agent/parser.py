@@ -18,6 +18,15 @@ from leonidas_tools.agent.malformed_json import (
     json_values,
     value_at,
 )
+from leonidas_tools.agent.quotes import (
+    CODE_MARKS,
+    MARKS,
+    is_in_a_sentence,
+    is_in_marks,
+    is_quoted,
+    unquoted,
+    without_shown,
+)
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
@@ -64,8 +73,12 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
         >>> parse("It is 3.").answer
         'It is 3.'
     """
-    reading = _Reading(tools=frozenset(tools) if tools is not None else None, is_cut=is_cut)
-    reading.read(_ended(_plain(text[:MAX_TEXT_CHARACTERS])))
+    own = _ended(text[:MAX_TEXT_CHARACTERS].replace("\r\n", "\n"))
+    for each in dict.fromkeys((_plain(own), own)):  # an answer keeps the marks of calls
+        reading = _Reading(tools=None if tools is None else frozenset(tools), is_cut=is_cut)
+        reading.read(each)
+        if reading.calls or reading.problems:
+            break
     return reading.parsed()
 
 
@@ -167,7 +180,7 @@ _MISTRAL_CALL = re.compile(r"\[TOOL_CALLS\]\s*([\w.-]{1,128})\s*(?:\[ARGS\])?\s*
 
 def _plain(text: str) -> str:
     """Return the text without marks of calls that say no more than the calls themselves."""
-    text = _MISTRAL_CALL.sub(r"Action: \1 ", text.replace("\r\n", "\n"))
+    text = _MISTRAL_CALL.sub(r"Action: \1 ", text)
     return _MARKS_OF_CALLS.sub("", text)
 
 
@@ -175,61 +188,6 @@ def _ended(text: str) -> str:
     """Return the text up to the end of the model's own turn."""
     end = next((e for e in _ENDS.finditer(text) if text[: e.start()].strip()), None)
     return text if end is None else text[: end.start()]
-
-
-# Quotes -------------------------------------------------------------------------------------------
-
-
-def _is_quoted(text: str, at: int) -> bool:
-    """Return whether a position is in a quoted line, where a call is only mentioned."""
-    return text[text.rfind("\n", 0, at) + 1 : at].lstrip(" \t").startswith(">")
-
-
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_SENTENCE_END = re.compile(r"[.!?。！？][\s\"'*`]*\Z")  # noqa: RUF001 - of Chinese sentences
-
-
-def _is_in_a_sentence(text: str, start: int, end: int) -> bool:
-    """Return whether a value is the only one on its line, in the middle of a sentence."""
-    before = text[text.rfind("\n", 0, start) + 1 : start]
-    after = text[end:].partition("\n")[0]
-    if any(each in before + after for each in "{}<") or _SENTENCE_END.search(before):
-        return False
-    return bool(_WORD.search(before) and _WORD.search(after))
-
-
-_MARKS = {'"': '"', "'": "'", "“": "”", "„": "“", "«": "»", "「": "」", "‘": "’"}  # noqa: RUF001
-_CODE_MARKS = {**_MARKS, "`": "`"}
-
-
-def _is_in_marks(text: str, start: int, end: int, marks: Mapping[str, str]) -> bool:
-    """Return whether a value is in quotation marks, on a line with other words."""
-    if not start or text[end : end + 1] != marks.get(text[start - 1]):
-        return False
-    before = text[text.rfind("\n", 0, start) + 1 : start - 1]
-    return bool(_WORD.search(before) or _WORD.search(text[end + 1 :].partition("\n")[0]))
-
-
-_SHOWN = re.compile(
-    r"<(?P<tag>blockquote|quote|document|example)\b[^<>]{0,200}>.*?</(?P=tag)>"
-    r"|^[ \t]*(?P<mark>\"{3}|'{3})[ \t]*$.*?^[ \t]*(?P=mark)[ \t.,;:]*$",
-    re.DOTALL | re.IGNORECASE | re.MULTILINE,
-)
-"""Parts of a text that quote other authors."""
-_NOT_A_BREAK = re.compile(r"[^\n]")
-
-
-def _without_shown(text: str) -> str:
-    """Return the text with quoted content replaced by spaces."""
-    return _SHOWN.sub(lambda found: _NOT_A_BREAK.sub(" ", found[0]), text)
-
-
-def _unquoted(text: str) -> str:
-    """Return the text without quote marks if the model quotes the whole text."""
-    lines = text.splitlines()
-    if not all(line.lstrip().startswith(">") for line in lines if line.strip()):
-        return text
-    return "\n".join(line.lstrip().removeprefix(">").removeprefix(" ") for line in lines)
 
 
 # Labels of ReAct ----------------------------------------------------------------------------------
@@ -254,7 +212,7 @@ _LABEL = re.compile(
 _NONE = re.compile(r"(?:none|null|n/?a|no(?:thing| action| tool)?|nenhuma?|无)\W*", re.IGNORECASE)
 _FINISH = re.compile(r"(?:final[ _-]?(?:answer|response)|finish|answer|respond)", re.IGNORECASE)
 _NAME = re.compile(r"[^\W\d][\w.:/-]{0,127}")
-_FINAL = re.compile(r"final[ _]?(?:answer|response)|resposta final|最终", re.IGNORECASE)
+_FINAL = re.compile("final|最终", re.IGNORECASE)
 _QUOTES = "`'\"*_ \t"
 
 
@@ -273,7 +231,7 @@ _LIKE_A_CALL = re.compile(r"[`'\"*\s]*(?:[^\W\d][\w.:/-]*[`'\"*]*[ \t]*(?:[({]|\
 
 def _is_label(found: re.Match[str], text: str) -> bool:
     """Return whether a match is a label, not a quote or a sentence that begins with `Tool:`."""
-    if _is_quoted(text, found.end()):
+    if is_quoted(text, found.end()):
         return False
     if found.lastgroup != "action" or _PLAIN_LABEL.search(found[0]):
         return True
@@ -305,7 +263,7 @@ def _values(text: str) -> Iterator[tuple[int, JsonValue]]:
         if match is None:
             return
         value = value_at(text, match.start())
-        if not _is_quoted(text, match.start()):
+        if not is_quoted(text, match.start()):
             yield match.start(), value
         at = max(value.end, match.end())
 
@@ -353,9 +311,9 @@ _NAMED = re.compile(
 def _is_mentioned(text: str, found: re.Match[str]) -> bool:
     """Return whether a call in tags is quoted, or is part of a sentence about it."""
     start, end = found.span()
-    if _is_quoted(text, start) or _is_in_marks(text, start, end, _CODE_MARKS):
+    if is_quoted(text, start) or is_in_marks(text, start, end, CODE_MARKS):
         return True
-    return found[0].endswith(">") and _is_in_a_sentence(text, start, end)
+    return found[0].endswith(">") and is_in_a_sentence(text, start, end)
 
 
 def _answer_at(text: str, tagged: Sequence[re.Match[str]]) -> int:
@@ -437,10 +395,10 @@ class _Reading:
 
     def read(self, text: str) -> None:
         """Parse a text in each form in turn, until one form matches."""
-        text = _unquoted(self._without_thoughts(text).strip())
+        text = unquoted(self._without_thoughts(text).strip())
         text = self._before_made_up(text)
         self.tail = text.rstrip("` \n")
-        own = _without_shown(text)
+        own = without_shown(text)
         if own != text:
             self._read_shown(own, text)
             return
@@ -550,7 +508,8 @@ class _Reading:
         kinds = {segment.kind for segment in segments[1:]}
         if not kinds & {"thought", "action", "observation", "answer"}:
             return
-        if segments[0].text and kinds.isdisjoint(_CERTAIN) and not _is_final(segments):
+        is_final = any(e.kind == "answer" and _FINAL.search(e.label) for e in segments)
+        if segments[0].text and kinds.isdisjoint({"thought", "action"}) and not is_final:
             return  # prose with such a word at the start of a line
         if segments[-1].kind == "observation":
             self.is_cut = False
@@ -642,8 +601,8 @@ class _Reading:
     def _json(self, text: str) -> None:
         begin = None
         for start, value in _values(_without_mentions(text)):
-            if _is_in_a_sentence(text, start, value.end) or _is_in_marks(
-                text, start, value.end, _MARKS
+            if is_in_a_sentence(text, start, value.end) or is_in_marks(
+                text, start, value.end, MARKS
             ):
                 continue
             if self._from_json(value) and begin is None:
@@ -851,7 +810,7 @@ class _Search:
                 waiting += each
 
     def _text(self, text: str, level: int) -> None:
-        text = _LINE_QUOTE.sub("", text.replace("\r\n", "\n"))
+        text = _LINE_QUOTE.sub("", _plain(text.replace("\r\n", "\n")))
         for form in (_TAGGED, _NAMED):
             for found in form.finditer(text):
                 self._take(found)
@@ -878,14 +837,6 @@ class _Search:
 
 INPUT = "input"
 """The key of an argument that a model wrote without a key."""
-
-
-_CERTAIN = frozenset({"thought", "action"})
-_FINAL = re.compile("final|最终", re.IGNORECASE)
-
-
-def _is_final(segments: Sequence[_Segment]) -> bool:
-    return any(e.kind == "answer" and _FINAL.search(e.label) for e in segments)
 
 
 def _before_observation(segments: Sequence[_Segment]) -> Sequence[_Segment]:
