@@ -123,7 +123,9 @@ def markup_in(text: str) -> CallMarkup | None:
     found = _CALL_MARKUP.search(text)
     if found is None:
         return None
-    return CallMarkup(found["tag"] is not None, _CLOSED.search(text.rstrip("` \n")) is not None)
+    return CallMarkup(
+        found["tag"] is not None, _CLOSED.search(_plain(text).rstrip("` \n")) is not None
+    )
 
 
 def read_arguments(

@@ -152,6 +152,7 @@ ENDINGS = {
     ),
     "an error in a body": (Reply(body={"error": "overloaded"}), "server"),
     "an error in an event": (Reply([YES, {"object": "error", "message": "no"}]), "server"),
+    "half a surrogate pair": (Reply([chunk({"content": "Yes\ud83d"}), DONE]), "Yes?"),
     "a page": (Reply(["<html></html>\n"]), "protocol"),
     "events of other kinds": (Reply([": ping\n\n", "event: x\n", YES, "data: 5\n\n", DONE]), "Yes"),
 }
@@ -267,6 +268,15 @@ async def test_reasoning_goes_back_with_its_call():
         asked, called, result = server.requests[1].body["messages"]
     assert called["reasoning_content"] == "Hm."
     assert not {"reasoning_content"} & (asked.keys() | result.keys())
+
+
+async def test_reasoning_is_given_where_it_is_demanded():
+    call = ModelCall(id="a", name="weather")
+    history = [*QUESTION, Message.assistant("", [call], "Hm."), Message.result(call, "{}")]
+    demand = refuses(400, "The `reasoning_content` must be passed back to the API.")
+    said, bodies = await answered(demand, says("Yes"), messages=history)
+    assert said.text == "Yes"
+    assert bodies[1]["messages"][1]["reasoning_content"] == "Hm."
 
 
 async def test_own_headers_body_and_choice_are_sent():

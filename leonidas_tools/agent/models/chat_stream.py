@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
 
 _DONE = b"[DONE]"
+_MAX_COUNT = 2**53
 _MAX_LINE_BYTES = 4 * MAX_ANSWER_CHARACTERS
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Fields with the reasoning of a model; OpenAI itself does not send it."""
@@ -74,7 +75,10 @@ async def _lines(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
 
 def _parsed(data: bytes) -> Mapping[str, Any]:
     try:
-        return _dict(json.loads(data))
+        value = json.loads(data)
+        if b"\\ud" in data.lower():  # half of a surrogate pair could not be sent back
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+        return _dict(value)
     except (ValueError, RecursionError):
         raise ModelError(
             "the server's answer cannot be read: it is not JSON", reason="protocol", retryable=True
@@ -97,7 +101,7 @@ def _str(value: Any) -> str:
 
 
 def _count(value: Any) -> int | None:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT
     return value if is_count else None
 
 

@@ -31,6 +31,7 @@ _NO_KEY = "none"
 _MAX_REFUSALS = 20
 _MAX_REASON_CHARACTERS = 300
 _REFUSING_STATUSES = frozenset({400, 404, 422, 500, 501})
+_REASONING = "reasoning_content"
 _INSTEAD = {"max_tokens": "max_completion_tokens"}
 """Newer names of parameters that a server may refuse."""
 _NO_TOOLS = re.compile(
@@ -227,6 +228,9 @@ class OpenAIModel(ServedModel):
         if tool := _refused_tool(text, tools, names):
             self._refuse_schema(tool, text)
             return True
+        if self._reasoning_field is None and _REASONING in text:  # it is demanded back
+            self._reasoning_field = _REASONING
+            return True
         optional = body.keys() - {"model", "messages", "stream", "tools"} - self._extra_body.keys()
         if self._reasoning_field is not None:
             optional |= {self._reasoning_field} - self._left_out
@@ -234,7 +238,7 @@ class OpenAIModel(ServedModel):
         if refused is None:
             return False
         self._left_out.add(refused)
-        _logger.info("The parameter %r is left out: the server refuses it", refused)
+        _logger.warning("The parameter %r is left out: the server refuses it", refused)
         return True
 
     def _open(self) -> Any:
