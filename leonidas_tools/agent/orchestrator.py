@@ -18,8 +18,8 @@ from leonidas_tools.agent.fragments import (
     enclosing_work,
     register,
 )
+from leonidas_tools.agent.malformed_json import json_values
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Message, answer
-from leonidas_tools.agent.parser import json_values
 from leonidas_tools.agent.react import (
     STATUS_SUBSTREAM,
     AgentLimits,

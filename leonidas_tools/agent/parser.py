@@ -5,21 +5,32 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import deque
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from json_repair import repair_json
-
+from leonidas_tools.agent.malformed_json import (
+    ARGUMENT_KEYS,
+    MAX_DEPTH,
+    MAX_TEXT_CHARACTERS,
+    MAX_VALUES,
+    JsonValue,
+    json_values,
+    value_at,
+)
+from leonidas_tools.agent.quotes import (
+    CODE_MARKS,
+    MARKS,
+    is_in_a_sentence,
+    is_in_marks,
+    is_quoted,
+    unquoted,
+    without_shown,
+)
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-
-_LONGEST_TEXT = 100_000
-_LONGEST_REPAIR = 60_000
-_DEEPEST = 60
-_MOST_CALLS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,8 +73,12 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
         >>> parse("It is 3.").answer
         'It is 3.'
     """
-    reading = _Reading(tools=frozenset(tools) if tools is not None else None, is_cut=is_cut)
-    reading.read(_ended(text[:_LONGEST_TEXT].replace("\r\n", "\n")))
+    own = _ended(text[:MAX_TEXT_CHARACTERS].replace("\r\n", "\n"))
+    for each in dict.fromkeys((_plain(own), own)):  # an answer keeps the marks of calls
+        reading = _Reading(tools=None if tools is None else frozenset(tools), is_cut=is_cut)
+        reading.read(each)
+        if reading.calls or reading.problems:
+            break
     return reading.parsed()
 
 
@@ -79,6 +94,38 @@ def calls_within(value: Any, tools: Collection[str]) -> list[ParsedCall]:
     search = _Search(frozenset(tools))
     search.value(value, 0)
     return search.found
+
+
+_CALL_MARKUP = re.compile(
+    r"^[ \t]*(?:(?P<tag><(?:tool_calls?|function_calls?|tool_use|functioncall)>|<function=|<invoke "
+    r"|<[|\uff5c](?:DSML|tool|python_tag)|\[TOOL_CALLS\])"
+    r"|(?P<json>\A\[?\s*\{\s*\"(?:name|type|function|tool_calls?)\"\s*:))",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+class CallMarkup(NamedTuple):
+    """Markup of calls in a text."""
+
+    is_tag: bool  # not only JSON, which may be an answer
+    is_last: bool  # whether the text ends with it
+
+
+def markup_in(text: str) -> CallMarkup | None:
+    """Return the markup of calls in a text, other than within a line; `None` without any.
+
+    Example:
+        >>> markup_in('<tool_call>{"name": "now"}</tool_call>')
+        CallMarkup(is_tag=True, is_last=True)
+        >>> markup_in("Models write <tool_call> then.") is None
+        True
+    """
+    found = _CALL_MARKUP.search(text)
+    if found is None:
+        return None
+    return CallMarkup(
+        found["tag"] is not None, _CLOSED.search(_plain(text).rstrip("` \n")) is not None
+    )
 
 
 def read_arguments(
@@ -98,7 +145,7 @@ def read_arguments(
         return {}, ""
     text = _decoded(arguments.strip())
     start = text.find("{")
-    value = None if start < 0 else _value_at(text, start)
+    value = None if start < 0 else value_at(text, start)
     if value is not None and value.is_open:
         return None, say("agent_call_cut", tool=name)
     # Two objects belong to two calls: neither is complete.
@@ -116,41 +163,13 @@ def _decoded(text: str) -> str:
     return value if isinstance(value, str) else text
 
 
-def json_values(text: str) -> list[Any]:
-    """Return the objects and arrays in a text, and repair malformed ones.
-
-    Example:
-        >>> json_values("Here: ```json [1, 2,]``` and {'a': 1}")
-        [[1, 2], {'a': 1}]
-    """
-    text = text[:_LONGEST_TEXT]
-    found = list[Any]()
-    at = 0
-    while len(found) < _MOST_CALLS and (begin := _BRACKET.search(text, at)) is not None:
-        value = _value_at(text, begin.start())
-        if isinstance(value.value, dict | list):
-            found.append(value.value)
-        at = max(value.end, begin.end())
-    return found
-
-
-def code_in(text: str) -> str:
-    r"""Return the first fenced block of a text, or the whole text without one.
-
-    Example:
-        >>> code_in("Try this: ```python\nprint(1)\n``` It prints 1.")
-        'print(1)'
-    """
-    block = _BLOCK.search(text[:_LONGEST_TEXT])
-    return (block[1] if block is not None else text).strip()
-
-
-_BRACKET = re.compile(r"[\[{]")
-_BLOCK = re.compile(r"```[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
-
-
 # End of the model's turn --------------------------------------------------------------------------
 
+_MARKS_OF_CALLS = re.compile(
+    r"(?<=[</])\uff5cDSML\uff5c|\[TOOL_CALLS\]|<\|python_tag\|>|\bfunctools(?=\[\s*\{)",
+    re.IGNORECASE,
+)
+"""Marks before calls or in their tags, which say no more than the calls."""
 _ENDS = re.compile(
     r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return)\|>|</s>|<end_of_turn>"
     r"|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[/?INST\]"
@@ -158,65 +177,19 @@ _ENDS = re.compile(
 """End of the model's own turn; later text is made up."""
 
 
+_MISTRAL_CALL = re.compile(r"\[TOOL_CALLS\]\s*([\w.-]{1,128})\s*(?:\[ARGS\])?\s*(?=\{)")
+
+
+def _plain(text: str) -> str:
+    """Return the text without marks of calls that say no more than the calls themselves."""
+    text = _MISTRAL_CALL.sub(r"Action: \1 ", text)
+    return _MARKS_OF_CALLS.sub("", text)
+
+
 def _ended(text: str) -> str:
     """Return the text up to the end of the model's own turn."""
     end = next((e for e in _ENDS.finditer(text) if text[: e.start()].strip()), None)
     return text if end is None else text[: end.start()]
-
-
-# Quotes -------------------------------------------------------------------------------------------
-
-
-def _is_quoted(text: str, at: int) -> bool:
-    """Return whether a position is in a quoted line, where a call is only mentioned."""
-    return text[text.rfind("\n", 0, at) + 1 : at].lstrip(" \t").startswith(">")
-
-
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_SENTENCE_END = re.compile(r"[.!?。！？][\s\"'*`]*\Z")  # noqa: RUF001 - of Chinese sentences
-
-
-def _is_in_a_sentence(text: str, start: int, end: int) -> bool:
-    """Return whether a value is the only one on its line, in the middle of a sentence."""
-    before = text[text.rfind("\n", 0, start) + 1 : start]
-    after = text[end:].partition("\n")[0]
-    if any(each in before + after for each in "{}<") or _SENTENCE_END.search(before):
-        return False
-    return bool(_WORD.search(before) and _WORD.search(after))
-
-
-_MARKS = {'"': '"', "'": "'", "“": "”", "„": "“", "«": "»", "「": "」", "‘": "’"}  # noqa: RUF001
-_CODE_MARKS = {**_MARKS, "`": "`"}
-
-
-def _is_in_marks(text: str, start: int, end: int, marks: Mapping[str, str]) -> bool:
-    """Return whether a value is in quotation marks, on a line with other words."""
-    if not start or text[end : end + 1] != marks.get(text[start - 1]):
-        return False
-    before = text[text.rfind("\n", 0, start) + 1 : start - 1]
-    return bool(_WORD.search(before) or _WORD.search(text[end + 1 :].partition("\n")[0]))
-
-
-_SHOWN = re.compile(
-    r"<(?P<tag>blockquote|quote|document|example)\b[^<>]{0,200}>.*?</(?P=tag)>"
-    r"|^[ \t]*(?P<mark>\"{3}|'{3})[ \t]*$.*?^[ \t]*(?P=mark)[ \t.,;:]*$",
-    re.DOTALL | re.IGNORECASE | re.MULTILINE,
-)
-"""Parts of a text that quote other authors."""
-_NOT_A_BREAK = re.compile(r"[^\n]")
-
-
-def _without_shown(text: str) -> str:
-    """Return the text with quoted content replaced by spaces."""
-    return _SHOWN.sub(lambda found: _NOT_A_BREAK.sub(" ", found[0]), text)
-
-
-def _unquoted(text: str) -> str:
-    """Return the text without quote marks if the model quotes the whole text."""
-    lines = text.splitlines()
-    if not all(line.lstrip().startswith(">") for line in lines if line.strip()):
-        return text
-    return "\n".join(line.lstrip().removeprefix(">").removeprefix(" ") for line in lines)
 
 
 # Labels of ReAct ----------------------------------------------------------------------------------
@@ -241,7 +214,7 @@ _LABEL = re.compile(
 _NONE = re.compile(r"(?:none|null|n/?a|no(?:thing| action| tool)?|nenhuma?|无)\W*", re.IGNORECASE)
 _FINISH = re.compile(r"(?:final[ _-]?(?:answer|response)|finish|answer|respond)", re.IGNORECASE)
 _NAME = re.compile(r"[^\W\d][\w.:/-]{0,127}")
-_FINAL = re.compile(r"final[ _]?(?:answer|response)|resposta final|最终", re.IGNORECASE)
+_FINAL = re.compile("final|最终", re.IGNORECASE)
 _QUOTES = "`'\"*_ \t"
 
 
@@ -260,7 +233,7 @@ _LIKE_A_CALL = re.compile(r"[`'\"*\s]*(?:[^\W\d][\w.:/-]*[`'\"*]*[ \t]*(?:[({]|\
 
 def _is_label(found: re.Match[str], text: str) -> bool:
     """Return whether a match is a label, not a quote or a sentence that begins with `Tool:`."""
-    if _is_quoted(text, found.end()):
+    if is_quoted(text, found.end()):
         return False
     if found.lastgroup != "action" or _PLAIN_LABEL.search(found[0]):
         return True
@@ -281,143 +254,18 @@ def _segments(text: str) -> list[_Segment]:
     return segments
 
 
-# JSON in a text -----------------------------------------------------------------------------------
-
-_CLOSER = {"{": "}", "[": "]"}
-_STRICT = json.JSONDecoder(strict=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A JSON value in a text."""
-
-    value: Any  # repaired if it was malformed; `None` if that fails
-    end: int
-    is_open: bool = False  # whether the end is missing
-
-
-def _value_at(text: str, start: int) -> _Value:
-    """Parse the object or array at a position, malformed or not."""
-    try:
-        value, end = _STRICT.raw_decode(text, start)
-    except (ValueError, RecursionError):
-        end, closers = _extent(text, start)
-        if closers and not _is_whole_inside(text[start:end], closers):
-            return _Value(_repaired(text[start:end]), end, is_open=True)
-        return _Value(_repaired(text[start:end] + closers), end)
-    return _Value(value, end)
-
-
-def _extent(text: str, start: int) -> tuple[int, str]:
-    """Return the end of a malformed value, and the missing closing brackets."""
-    stack: list[str] = []
-    at = start
-    while at < len(text):
-        character = text[at]
-        if character in "\"'" and _opens_string(text, at, character):
-            end = _string_end(text, at + 1, character)
-            if end is None:
-                return len(text), "?" + "".join(reversed(stack))
-            at = end
-        elif character in _CLOSER:
-            stack.append(_CLOSER[character])
-        elif character in "}]" and stack:
-            # A bracket closes all inner brackets that are still open.
-            while stack and stack.pop() != character:
-                pass
-            if not stack:
-                return at + 1, ""
-        at += 1
-    return len(text), "".join(reversed(stack))
-
-
-def _opens_string(text: str, at: int, quote: str) -> bool:
-    """Return whether a quote begins a string; an apostrophe must be where a value may begin."""
-    if quote == '"':
-        return True
-    before = text[max(at - 20, 0) : at].rstrip()
-    return before[-1:] in ("{", "[", ",", ":")
-
-
-def _string_end(text: str, at: int, quote: str) -> int | None:
-    """Return the position of the quote that ends a string, and skip quotes inside of it."""
-    while at < len(text):
-        if text[at] == "\\":
-            at += 1
-        elif text[at] == quote:
-            after = text[at + 1 : at + 40].lstrip()
-            if not after or after[0] in ",:}]":
-                return at
-        at += 1
-    return None
-
-
-_ARGUMENT_KEYS = (
-    "arguments",
-    "args",
-    "parameters",
-    "params",
-    "action_input",
-    "actionInput",
-    "tool_input",
-    "input",
-    "kwargs",
-    "inputs",
-    "tool_args",
-    "tool_arguments",
-    "argumentos",
-    "parametros",
-    "parâmetros",
-    "参数",
-)
-_ARGUMENTS_BEGIN = re.compile(
-    r"[\"'](?:" + "|".join(map(re.escape, _ARGUMENT_KEYS)) + r")[\"']\s*:\s*(?=\{)"
-)
-
-
-def _is_whole_inside(text: str, closers: str) -> bool:
-    """Return whether only wrappers of calls are open, and all arguments are complete."""
-    if "?" in closers or not text.rstrip().endswith(("}", "]")):
-        return False
-    matches = list(islice(_ARGUMENTS_BEGIN.finditer(text), _MOST_CALLS))
-    return bool(matches) and not any(_extent(text, each.end())[1] for each in matches)
-
-
-def _repaired(text: str) -> Any:
-    """Return the value in a malformed text; `None` if it cannot be repaired."""
-    if len(text) > _LONGEST_REPAIR or text.count("{") + text.count("[") > _LONGEST_REPAIR // 20:
-        return None
-    if _depth(text) > _DEEPEST:
-        return None
-    try:
-        return repair_json(text, return_objects=True)
-    except (ValueError, RecursionError, IndexError, KeyError, TypeError, AttributeError):
-        return None  # a malformed text may raise any of these
-
-
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for character in text:
-        if character in _CLOSER:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "}]":
-            depth = max(depth - 1, 0)
-    return deepest
-
-
 _VALUE_START = re.compile(r"\{|\[(?=\s*[\[{])")
 
 
-def _values(text: str) -> Iterator[tuple[int, _Value]]:
+def _values(text: str) -> Iterator[tuple[int, JsonValue]]:
     """Yield the objects in a text, and the arrays of objects, with their positions."""
     at = 0
-    for _ in range(_MOST_CALLS):
+    for _ in range(MAX_VALUES):
         match = _VALUE_START.search(text, at)
         if match is None:
             return
-        value = _value_at(text, match.start())
-        if not _is_quoted(text, match.start()):
+        value = value_at(text, match.start())
+        if not is_quoted(text, match.start()):
             yield match.start(), value
         at = max(value.end, match.end())
 
@@ -428,40 +276,20 @@ def _spans_of_values(text: str) -> list[tuple[int, int]]:
 
 # Calls in JSON ------------------------------------------------------------------------------------
 
-_TOOL_KEYS = (
-    "action",
-    "tool",
-    "tool_name",
-    "toolName",
-    "function",
-    "function_name",
-    "function_call",
-    "tool_call",
-    "call",
-    "ação",
-    "ferramenta",
-    "工具",
-    "行动",
+_ARGUMENTS = re.compile(ARGUMENT_KEYS, re.IGNORECASE)
+_TOOL = re.compile(
+    r"action|(?:tool|function)(?:[_ ]?(?:name|call))?|call|ação|ferramenta|工具|行动", re.IGNORECASE
 )
-_LIST_KEYS = ("tool_calls", "function_calls", "actions", "calls", "tools")
-_THOUGHT_KEYS = ("thought", "thoughts", "thinking", "reasoning", "pensamento", "思考")
-_ANSWER_KEYS = (
-    "final_answer",
-    "finalAnswer",
-    "final answer",
-    "Final Answer",
-    "final_response",
-    "answer",
-    "resposta_final",
-    "最终答案",
-)
-_OWN_KEYS = frozenset(
-    (*_TOOL_KEYS, *_THOUGHT_KEYS, "name", "id", "type", "index", "recipient_name")
-)
+_LIST = re.compile(r"(?:tool_|function_)?calls|actions|tools")
+_THOUGHT = re.compile(r"thoughts?|thinking|reasoning|pensamento|思考")
+_ANSWER = re.compile(r"(?:final[_ ]?)?answer|final_response|resposta_final|最终答案", re.IGNORECASE)
+_OWN = re.compile(f"{_TOOL.pattern}|{_THOUGHT.pattern}|name|id|type|index", re.IGNORECASE)
 
 
-def _first(value: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    return next((value[key] for key in keys if value.get(key) is not None), None)
+def _first(value: Mapping[str, Any], keys: re.Pattern[str]) -> Any:
+    """Return the first value under one of the keys, other than null."""
+    found = (each for key, each in value.items() if each is not None and keys.fullmatch(key))
+    return next(found, None)
 
 
 def _as_text(value: Any) -> str:
@@ -470,14 +298,9 @@ def _as_text(value: Any) -> str:
 
 # Calls in tags ------------------------------------------------------------------------------------
 
-_TAG_OF_CALLS = (
-    r"tool_calls?|function_calls?|tool_use|functioncall|tool|function|action|\|tool_call\|"
-)
 _TAGGED = re.compile(
-    rf"<(?P<tag>{_TAG_OF_CALLS})>\s*(?=[\[{{<])(?P<body>.*?)(?:</(?P=tag)>|<\|?/tool_call\|?>|\Z)"
-    r"|\[TOOL_CALLS\]\s*(?P<mistral>.*)"
-    r"|<\|python_tag\|>\s*(?P<python>.*)"
-    r"|functools\s*(?=\[\s*\{)(?P<functools>.*)",
+    r"<(?P<tag>tool_calls?|function_calls?|tool_use|functioncall|tool|function|action)>"
+    r"\s*(?=[\[{<])(?P<body>.*?)(?:</(?P=tag)>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 _NAMED = re.compile(
@@ -490,9 +313,9 @@ _NAMED = re.compile(
 def _is_mentioned(text: str, found: re.Match[str]) -> bool:
     """Return whether a call in tags is quoted, or is part of a sentence about it."""
     start, end = found.span()
-    if _is_quoted(text, start) or _is_in_marks(text, start, end, _CODE_MARKS):
+    if is_quoted(text, start) or is_in_marks(text, start, end, CODE_MARKS):
         return True
-    return found[0].endswith(">") and _is_in_a_sentence(text, start, end)
+    return found[0].endswith(">") and is_in_a_sentence(text, start, end)
 
 
 def _answer_at(text: str, tagged: Sequence[re.Match[str]]) -> int:
@@ -515,7 +338,7 @@ def _without_mentions(text: str) -> str:
 
 
 _PARAMETER = re.compile(
-    r"<parameter(?:=|\s+name=[\"'])(?P<key>[^\"'>\s]{1,128})[\"']?\s*>(?P<value>.*?)"
+    r"<parameter(?:=|\s+name=[\"'])(?P<key>[^\"'>\s]{1,128})[\"']?(?P<more>[^<>]{0,100})>(?P<value>.*?)"
     r"(?P<end></parameter>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
@@ -555,7 +378,7 @@ class _Reading:
         """Return the result; drop an answer beside calls, as it cannot know their results."""
         if self.is_cut and self.calls and _CLOSED.search(self.tail) is None:
             self.problems.append(say("agent_call_cut", tool=self.calls.pop().name))
-        calls = tuple(self.calls[:_MOST_CALLS])
+        calls = tuple(self.calls[:MAX_VALUES])
         answer = None
         if not calls and not self.problems and self.answers:
             answer = self.answers[0]
@@ -574,10 +397,10 @@ class _Reading:
 
     def read(self, text: str) -> None:
         """Parse a text in each form in turn, until one form matches."""
-        text = _unquoted(self._without_thoughts(text).strip())
+        text = unquoted(self._without_thoughts(text).strip())
         text = self._before_made_up(text)
         self.tail = text.rstrip("` \n")
-        own = _without_shown(text)
+        own = without_shown(text)
         if own != text:
             self._read_shown(own, text)
             return
@@ -660,24 +483,13 @@ class _Reading:
         before = len(self.calls) + len(self.problems)
         if "name" in groups:
             self._named(found)
-        else:
-            body = next(groups[key] for key in _BODIES if groups.get(key) is not None)
-            if groups["body"] is not None and _NAMED.search(body):
-                return False  # the named calls inside are matched separately
-            self._inside(body)
+        elif not _NAMED.search(found["body"]):  # else they are matched separately
+            self._json(found["body"])
+            if len(self.calls) + len(self.problems) == before:
+                self._python(found["body"])
+            if len(self.calls) + len(self.problems) == before:
+                self.problems.append(say("agent_call_unnamed"))
         return len(self.calls) + len(self.problems) > before
-
-    def _inside(self, body: str) -> None:
-        mistral = re.match(r"\s*([\w.-]{1,128})\s*(?:\[ARGS\])?\s*(?=\{)", body)
-        if mistral is not None:
-            self._call(mistral[1], body[mistral.end() :])
-            return
-        before = len(self.calls)
-        self._json(body)
-        if len(self.calls) == before and not self.problems:
-            self._python(body)
-        if len(self.calls) == before and not self.problems:
-            self.problems.append(say("agent_call_unnamed"))
 
     def _named(self, found: re.Match[str]) -> None:
         name = (found["name"] or found["invoked"]).strip(_QUOTES)
@@ -689,7 +501,7 @@ class _Reading:
         elif is_open or not all(each["end"] for each in parameters):
             self.problems.append(say("agent_call_cut", tool=name))
         else:
-            self._add(name, {each["key"]: _literal(each["value"]) for each in parameters})
+            self._add(name, {each["key"]: _literal(each) for each in parameters})
 
     # Labels
 
@@ -698,22 +510,24 @@ class _Reading:
         kinds = {segment.kind for segment in segments[1:]}
         if not kinds & {"thought", "action", "observation", "answer"}:
             return
-        if segments[0].text and kinds.isdisjoint(_CERTAIN) and not _is_final(segments):
+        is_final = any(e.kind == "answer" and _FINAL.search(e.label) for e in segments)
+        if segments[0].text and kinds.isdisjoint({"thought", "action"}) and not is_final:
             return  # prose with such a word at the start of a line
         if segments[-1].kind == "observation":
             self.is_cut = False
-        walk = _Walk(segments)
-        while (segment := walk.next()) is not None and self._segment(segment, walk):
+        rest = deque(segments)
+        while rest and self._segment(rest.popleft(), rest):
             pass
         if not self._is_done:
             self._left_over(segments)
 
-    def _segment(self, segment: _Segment, walk: _Walk) -> bool:
+    def _segment(self, segment: _Segment, rest: deque[_Segment]) -> bool:
         """Parse the text after a label; return whether to continue."""
         if segment.kind in ("", "thought"):
             self._think(segment.text)
         elif segment.kind == "action":
-            self._action(segment.text, walk)
+            given = rest.popleft().text if rest and rest[0].kind == "input" else None
+            self._action(segment.text, given)
         elif segment.kind == "answer":
             self.answers.append(_answer_in(segment.text))
             return bool(self.calls)
@@ -731,8 +545,7 @@ class _Reading:
         if not self._is_done:
             self.problems.append(say("agent_no_action"))
 
-    def _action(self, text: str, walk: _Walk) -> None:
-        given = walk.take("input")
+    def _action(self, text: str, given: str | None) -> None:
         text = _unfenced(text).strip()
         if not text and given is None:
             self.problems.append(say("agent_call_unnamed"))
@@ -790,8 +603,8 @@ class _Reading:
     def _json(self, text: str) -> None:
         begin = None
         for start, value in _values(_without_mentions(text)):
-            if _is_in_a_sentence(text, start, value.end) or _is_in_marks(
-                text, start, value.end, _MARKS
+            if is_in_a_sentence(text, start, value.end) or is_in_marks(
+                text, start, value.end, MARKS
             ):
                 continue
             if self._from_json(value) and begin is None:
@@ -799,7 +612,7 @@ class _Reading:
         if begin is not None:
             self._think(_bare(_unfenced(text[:begin])))
 
-    def _from_json(self, value: _Value) -> bool:
+    def _from_json(self, value: JsonValue) -> bool:
         """Parse a value; return whether it has a call, a problem or an answer."""
         before = len(self.calls) + len(self.problems) + len(self.answers)
         if value.is_open:
@@ -823,27 +636,26 @@ class _Reading:
             self.answers += shadow.answers
 
     def _object(self, value: Any, depth: int) -> None:
-        if depth > _DEEPEST:
+        if depth > MAX_DEPTH:
             return
         if isinstance(value, list):
-            for item in value[:_MOST_CALLS]:
+            for item in value[:MAX_VALUES]:
                 self._object(item, depth + 1)
         elif isinstance(value, dict):
-            self._think(_first(value, _THOUGHT_KEYS))
+            self._think(_first(value, _THOUGHT))
             if not self._calls_of(value, depth):
-                final = _first(value, _ANSWER_KEYS)
+                final = _first(value, _ANSWER)
                 if final is not None:
                     self.answers.append(_as_text(final))
 
     def _calls_of(self, value: dict[str, Any], depth: int) -> bool:
         """Parse the calls of an object; return whether it has any."""
-        for key in _LIST_KEYS:
-            if isinstance(value.get(key), list) and value[key]:
-                self._object(value[key], depth + 1)
-                return True
-        tool = _first(value, _TOOL_KEYS)
+        if isinstance(listed := _first(value, _LIST), list) and listed:
+            self._object(listed, depth + 1)
+            return True
+        tool = _first(value, _TOOL)
         if isinstance(tool, dict):
-            outer = _first(value, _ARGUMENT_KEYS)
+            outer = _first(value, _ARGUMENTS)
             named = "name" in tool and outer is not None
             self._object({"arguments": outer, **tool} if named else tool, depth + 1)
             return True
@@ -855,11 +667,10 @@ class _Reading:
 
     def _bare_name(self, value: dict[str, Any]) -> str | None:
         """Return the `name` of an object that can only be a call."""
-        name = value.get("name", value.get("recipient_name"))
+        name = value.get("name")
         if not isinstance(name, str):
             return None
-        has_arguments = any(key in value for key in _ARGUMENT_KEYS)
-        return name if has_arguments or self._is_known(name) else None
+        return name if any(map(_ARGUMENTS.fullmatch, value)) or self._is_known(name) else None
 
     def _by_key(self, value: dict[str, Any]) -> bool:
         """Parse a call such as `{"get_weather": {"city": "Lisbon"}}`."""
@@ -873,16 +684,16 @@ class _Reading:
 
     def _of_object(self, name: str, value: dict[str, Any]) -> None:
         if _NONE.fullmatch(name):
-            final = _first(value, _ANSWER_KEYS)
+            final = _first(value, _ANSWER)
             if final is not None:
                 self.answers.append(_as_text(final))
             return
-        key = next((key for key in _ARGUMENT_KEYS if key in value), None)
+        key = next((key for key in value if _ARGUMENTS.fullmatch(key)), None)
         arguments = value[key] if key is not None else None
         if _FINISH.fullmatch(name) and not self._is_known(name):
-            self.answers.append(_inner(arguments if key else _first(value, _ANSWER_KEYS)))
+            self.answers.append(_inner(arguments if key else _first(value, _ANSWER)))
         elif key is None:
-            self._add(name, {k: v for k, v in value.items() if k not in _OWN_KEYS})
+            self._add(name, {k: v for k, v in value.items() if not _OWN.fullmatch(k)})
         elif arguments is None or isinstance(arguments, dict):
             self._add(name, arguments or {})
         elif isinstance(arguments, str):
@@ -993,7 +804,7 @@ class _Search:
             each = waiting.pop()
             if isinstance(each, str):
                 if any(name in each for name in self._tools):
-                    self._text(each[:_LONGEST_TEXT], level)
+                    self._text(each[:MAX_TEXT_CHARACTERS], level)
             elif isinstance(each, dict):
                 self._take(each)
                 waiting += [*each, *each.values()]
@@ -1001,7 +812,7 @@ class _Search:
                 waiting += each
 
     def _text(self, text: str, level: int) -> None:
-        text = _LINE_QUOTE.sub("", text.replace("\r\n", "\n"))
+        text = _LINE_QUOTE.sub("", _plain(text.replace("\r\n", "\n")))
         for form in (_TAGGED, _NAMED):
             for found in form.finditer(text):
                 self._take(found)
@@ -1028,35 +839,6 @@ class _Search:
 
 INPUT = "input"
 """The key of an argument that a model wrote without a key."""
-_BODIES = ("body", "mistral", "python", "functools")
-
-
-class _Walk:
-    """A cursor over segments."""
-
-    def __init__(self, segments: Sequence[_Segment]) -> None:
-        self._segments = segments
-        self._at = 0
-
-    def next(self) -> _Segment | None:
-        """Return the next segment."""
-        self._at += 1
-        return self._segments[self._at - 1] if self._at <= len(self._segments) else None
-
-    def take(self, kind: str) -> str | None:
-        """Consume the next segment if it is of this kind, and return its text."""
-        if self._at < len(self._segments) and self._segments[self._at].kind == kind:
-            self._at += 1
-            return self._segments[self._at - 1].text
-        return None
-
-
-_CERTAIN = frozenset({"thought", "action"})
-_FINAL = re.compile("final|最终", re.IGNORECASE)
-
-
-def _is_final(segments: Sequence[_Segment]) -> bool:
-    return any(e.kind == "answer" and _FINAL.search(e.label) for e in segments)
 
 
 def _before_observation(segments: Sequence[_Segment]) -> Sequence[_Segment]:
@@ -1091,7 +873,7 @@ def _inner(value: Any) -> str:
     """Return the answer in the arguments of a final answer."""
     if isinstance(value, str):
         text = _unfenced(value).strip()
-        if text.startswith("{") and isinstance(found := _value_at(text, 0).value, dict) and found:
+        if text.startswith("{") and isinstance(found := value_at(text, 0).value, dict) and found:
             return _inner(found)
         if text[:1] + text[-1:] in ("[]", "()"):
             text = text[1:-1]
@@ -1101,11 +883,11 @@ def _inner(value: Any) -> str:
     return "" if value is None else _as_text(value)
 
 
-def _literal(text: str) -> Any:
+def _literal(parameter: re.Match[str]) -> Any:
     """Return the value of a parameter in tags: parsed JSON, or else the text."""
-    body = text.strip("\n")
+    body = parameter["value"].strip("\n")
     try:
-        return json.loads(body)
+        return body if 'string="true"' in parameter["more"] else json.loads(body)
     except (ValueError, RecursionError):
         return body
 

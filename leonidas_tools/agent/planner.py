@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.agent.malformed_json import json_values
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
     Message,
     Usage,
     answer,
 )
-from leonidas_tools.agent.parser import json_values
 from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.session.tasks import TaskStatus
 

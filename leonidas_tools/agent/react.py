@@ -16,6 +16,7 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 from pydantic_core import to_json
 
+from leonidas_tools.agent.constrained import answer_schema
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
     Answer,
@@ -27,10 +28,18 @@ from leonidas_tools.agent.models.model import (
     estimated_tokens,
     ids_in,
     new_id,
+    undecorated,
 )
 from leonidas_tools.agent.models.written import object_of
 from leonidas_tools.agent.parameters import AdjustedParameters
-from leonidas_tools.agent.parser import INPUT, calls_within, parse, read_arguments
+from leonidas_tools.agent.parser import (
+    INPUT,
+    CallMarkup,
+    calls_within,
+    markup_in,
+    parse,
+    read_arguments,
+)
 from leonidas_tools.agent.planner import planned_text
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.agent.reflector import ReflectorDecision
@@ -78,7 +87,7 @@ _logger = visible_logger(__name__)
 
 S = TypeVar("S")
 
-FunctionCalling: TypeAlias = Literal["auto", "native", "text"]
+FunctionCalling: TypeAlias = Literal["auto", "native", "text", "constrained"]
 
 _secrets_above: ContextVar[set[str] | None] = ContextVar(
     "leonidas_tools_agent_secrets_above", default=None
@@ -115,6 +124,8 @@ AGENT_RESULT = "agent_result"
 
 _OPEN = (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
 _STOP = "\nObservation:"
+_NOTE = "note"
+"""Key of a note for the model in the last result of a turn."""
 _ITERATION = EventKind.ITERATION
 _LONGEST_SAID = 300
 
@@ -187,7 +198,9 @@ class ReActAgent(Stage):
         enable_tools: Whether the model has tools; without tools it only answers.
         react_mode: Whether further calls may follow those of the first turn.
         function_calling: How the model calls: `native`, by `text`, or `auto`: as the model
-            supports it, and by text if its server accepts no tools.
+            supports it, and by text if its server accepts no tools. With `constrained`, the server
+            constrains each answer to a call or the final answer (`response_format`), for models
+            whose server ignores tools.
         planner: Writes the task list of the session first, and again if a task fails.
         reflector: Decides after each turn how to continue.
         max_calls: The maximum number of calls of the run; further calls are refused.
@@ -432,7 +445,7 @@ class _Run:
         if said is None:
             return None
         is_text = bool(self._tools) and not self._is_native
-        read = await self._read_text(said) if is_text else self._read_native(said)
+        read = await (self._read_text(said) if is_text else self._read_native(said))
         thought, calls, problems, final = read
         steps = list[Step]()
         is_read = self._agent.runtime.events.is_recording
@@ -595,8 +608,13 @@ class _Run:
         parts = [self._agent.instructions]
         if self._tools and not self._is_native:
             described = "\n\n".join(described_tool(tool) for tool in self._tools)
-            parts.append(self._wording.text("agent_format", tools=described))
+            key = "agent_json_format" if self._is_constrained else "agent_format"
+            parts.append(self._wording.text(key, tools=described))
         return "\n\n".join(part for part in parts if part)
+
+    @property
+    def _is_constrained(self) -> bool:
+        return self._agent.function_calling == "constrained"
 
     @property
     def _wording(self) -> Wording:
@@ -660,7 +678,10 @@ class _Run:
         if left is not None:
             most = min(left, parameters.max_output_tokens or left)
             parameters = replace(parameters, max_output_tokens=most)
-        if self._tools and not self._is_native:
+        if self._tools and self._is_constrained:
+            schema = answer_schema(self._tools if self._may_call else ())
+            parameters = replace(parameters, response_schema=schema)
+        elif self._tools and not self._is_native:
             parameters = replace(parameters, stop=(*parameters.stop, _STOP))
         return parameters
 
@@ -717,7 +738,7 @@ class _Run:
         settings = self._agent.runtime.settings.current.for_tool(tool.name, tool.origin)
         return effect_of(tool, settings) is not ToolEffect.READ
 
-    def _read_native(
+    async def _read_native(
         self, said: Answer
     ) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
         thought, text = said.thought, said.text.strip()
@@ -727,16 +748,40 @@ class _Run:
             return thought, self._unique(said.calls), (), None
         if not text and said.end is not EndReason.REFUSED:
             return thought, (), self._worded([say("agent_nothing_said")]), None
+        if self._tools and (markup := markup_in(text)) is not None:
+            return await self._read_markup(replace(said, text=text), markup)
         return thought, (), (), text
 
+    async def _read_markup(
+        self, said: Answer, markup: CallMarkup
+    ) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
+        """Read the calls that a server has left in the text, by the rules of calls by text.
+
+        The model is asked again if they are not certain; they are never the answer.
+        """
+        thought, calls, problems, _ = await self._read_text(said)
+        names = {tool.name for tool in self._tools}
+        is_certain = markup.is_last and not problems and all(call.name in names for call in calls)
+        if calls and is_certain and self._agent.function_calling == "auto":
+            return thought, calls, (), None
+        if markup.is_tag:
+            text = say("agent_call_in_text")
+            return said.thought, (), problems or self._worded([text]), None
+        return said.thought, (), (), said.text
+
     def _unique(self, calls: Sequence[ModelCall]) -> Sequence[ModelCall]:
-        """Return the calls with unique ids."""
+        """Return the calls with unique ids, and the names of tools without template markup."""
         taken = self._ids
+        names = {tool.name for tool in self._tools}
         unique = list[ModelCall]()
         for call in calls:
             identifier = new_id(call.id, taken)
             taken.add(identifier)
-            unique.append(call if identifier == call.id else replace(call, id=identifier))
+            name = call.name
+            if name not in names and (bare := undecorated(name)) in names:
+                name = bare
+            is_same = identifier == call.id and name == call.name
+            unique.append(call if is_same else replace(call, id=identifier, name=name))
         return unique
 
     def _worded(self, problems: Sequence[str]) -> Sequence[str]:
@@ -830,12 +875,13 @@ class _Run:
 
     def _messages_end(self, final: str) -> None:
         self._complete_tasks()
+        is_ignored = self._is_native and self._tools and not any(t.calls for t in self._turns)
         if self._turns[-1].end is EndReason.LENGTH:
             is_limit = self._budget.is_spent
             status = AgentStatus.LIMIT if is_limit else AgentStatus.COMPLETE
             self._end(status, "max_tokens" if is_limit else "cut", answer=final)
         else:
-            self._end(AgentStatus.COMPLETE, answer=final)
+            self._end(AgentStatus.COMPLETE, "no_calls" if is_ignored else None, answer=final)
 
     def _is_unreadable(self, turn: Turn) -> bool:
         """Return whether too many replies in a row were unreadable."""
@@ -860,21 +906,31 @@ class _Run:
         """Write a turn into the conversation."""
         observed = [to_json(result.to_response()).decode() for result in turn.results]
         if self._is_native:
-            self._messages.append(Message.assistant(said.text, turn.calls))
+            text = said.text if said.calls or not turn.calls else ""  # else the text is the calls
+            if text or turn.calls:  # servers refuse an empty message
+                message = Message.assistant(text, turn.calls, said.thought)
+                self._messages.append(message)
             self._messages += [
                 Message.result(call, text) for call, text in zip(turn.calls, observed, strict=True)
             ]
             lines = list(turn.problems)
         else:
-            self._messages.append(Message.assistant(said.text))
+            self._messages += [Message.assistant(said.text)] if said.text else []
             lines = [f"Observation: {text}" for text in observed] + list(turn.problems)
         if lines:
             self._add_message("\n".join(lines))
 
     def _add_message(self, text: str) -> None:
-        """Add a user message; merge it into a preceding one, as some models require that."""
+        """Add a note for the model to the last result or user message, or as a user message.
+
+        Some servers accept no user message after a result, or after another one.
+        """
         last = self._messages[-1]
-        if last.role == "user":
+        if last.role == "tool":
+            result = object_of(last.text)
+            note = "\n\n".join(filter(None, (result.get(_NOTE), text)))
+            self._messages[-1] = replace(last, text=to_json({**result, _NOTE: note}).decode())
+        elif last.role == "user":
             self._messages[-1] = Message.user(f"{last.text}\n\n{text}")
         else:
             self._messages.append(Message.user(text))
@@ -921,6 +977,8 @@ _MESSAGES = {
     "failing": "no call of the last turns has succeeded",
     "loop": "the calls repeat without progress",
     "refused": "the model has refused to answer",
+    "no_calls": "the model has called none of its tools: if it needs them, its server may ignore "
+    "them, so try function_calling='text' or 'constrained'",
     "cut": "the answer was cut off at max_output_tokens",
 }
 

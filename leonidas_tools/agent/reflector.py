@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.agent.malformed_json import code_in
 from leonidas_tools.agent.models.model import EndReason, Message, Usage, answer
-from leonidas_tools.agent.parser import code_in
 from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.results.texts import AS_IT_IS, say
 from leonidas_tools.session.tasks import TaskStatus

@@ -831,6 +831,11 @@ TEXTS: Mapping[str, Text] = {
         "Answer:' before it.",
         "An agent's model repeats a call that it has read in a tool's result.",
     ),
+    "agent_call_in_text": Text(
+        "Your answer is a call in text, which was not run. Call the tool by function calling, or "
+        "write your final answer.",
+        "A model with function calling writes a call as text.",
+    ),
     "agent_own_observation": Text(
         "You have written the result of a call yourself. Write the call, and wait for its result.",
         "An agent's model makes up an observation without a call.",
@@ -853,6 +858,13 @@ TEXTS: Mapping[str, Text] = {
         "Action Input: its arguments, as one JSON object\n\nWhen you know the answer, write:\n\n"
         "Thought: why you are done\nFinal Answer: the answer",
         "An agent's model calls tools by text: how it is to write.",
+        required=("tools",),
+    ),
+    "agent_json_format": Text(
+        "You have these tools:\n\n{tools}\n\nAnswer with one JSON object. To use a tool, write "
+        'its name and arguments: {{"name": "...", "arguments": {{...}}}}. When you know the '
+        'answer, write {{"final_answer": "..."}}.',
+        "The server constrains an agent's model to JSON: how it is to write.",
         required=("tools",),
     ),
     "agent_plan_ask": Text(

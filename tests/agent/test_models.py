@@ -190,8 +190,7 @@ async def test_an_unreachable_server_is_a_connection_error(make):
 
 @pytest.mark.parametrize("make", [openai_model, gemini_model])
 async def test_a_stream_that_ends_early_is_an_error(make):
-    reply = says("Half") if make is openai_model else gemini({"text": "Half"}, finish=None)
-    reply.events = reply.events[:1]
+    reply = Reply([chunk({})]) if make is openai_model else gemini({"text": "Half"}, finish=None)
     async with model_server(reply) as server, make(server, retries=0) as model:
         with pytest.raises(ModelError, match="before its answer was complete"):
             await answer(model, QUESTION)

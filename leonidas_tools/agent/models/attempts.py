@@ -6,9 +6,10 @@ import asyncio
 import random
 import time
 from abc import ABC, abstractmethod
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from leonidas_tools.agent.models.model import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.redaction import KnownSecrets
 
+_CLIENTS = (("httpx2", "HTTPError"), ("httpx", "HTTPError"), ("aiohttp", "ClientError"))
 _LONGEST_BACKOFF_SECONDS = 30.0
 _LONGEST_MESSAGE = 500
 
@@ -144,6 +146,15 @@ async def bounded(
         clock.seconds_left -= wait
         yield Restart(str(failure))
         await asyncio.sleep(wait)
+
+
+def connection_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions of the installed HTTP clients that the clients of models may use."""
+    found: list[type[Exception]] = [OSError]
+    for client, error in _CLIENTS:
+        with suppress(ImportError):
+            found.append(getattr(import_module(client), error))
+    return tuple(found)
 
 
 class _Clock:

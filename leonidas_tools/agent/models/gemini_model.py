@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel
+from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel, connection_errors
 from leonidas_tools.agent.models.model import (
     Chunk,
     Declared,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from google.genai import Client, types
 
-_CLIENTS = (("httpx2", "HTTPError"), ("httpx", "HTTPError"), ("aiohttp", "ClientError"))
 _REFUSED = frozenset(
     {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE"}
 )
@@ -99,13 +97,13 @@ class GeminiModel(ServedModel):
                         yield piece
         except errors.APIError as error:
             raise _model_error(error) from None
-        except _connection_errors() as error:
+        except connection_errors() as error:
             raise ModelError(
                 f"cannot connect to the server ({type(error).__name__})",
                 reason="connection",
                 retryable=True,
             ) from None
-        except ValueError as error:
+        except (ValueError, TypeError, AttributeError, LookupError) as error:  # of an odd shape
             raise ModelError(
                 f"the server's answer cannot be read: {error}", reason="protocol", retryable=True
             ) from None
@@ -124,15 +122,6 @@ def _client(key: str | None, base_url: str | None) -> Client:
     once = types.HttpRetryOptions(attempts=1)  # `bounded` retries, within the timeout
     options = types.HttpOptions(retry_options=once, base_url=base_url)
     return Client(api_key=key, vertexai=False, http_options=options)
-
-
-def _connection_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of the installed HTTP clients that google-genai may use."""
-    found: list[type[Exception]] = [OSError]
-    for client, error in _CLIENTS:
-        with suppress(ImportError):
-            found.append(getattr(import_module(client), error))
-    return tuple(found)
 
 
 def _config(
@@ -160,6 +149,8 @@ def _config(
         max_output_tokens=parameters.max_output_tokens,
         seed=parameters.seed,
         stop_sequences=list(parameters.stop) or None,
+        response_mime_type=None if parameters.response_schema is None else "application/json",
+        response_json_schema=parameters.response_schema,
     )
 
 

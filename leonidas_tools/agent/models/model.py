@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,8 +18,13 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 _NOTHING: Mapping[str, Any] = {}
 _CHARACTERS_OF_A_TOKEN = 4
-_LONGEST_ANSWER = 2_000_000
 _ID_CHARACTERS = 9
+_THOUGHT_END = re.compile(r"(?<![`'\"])</think(?:ing)?>")
+_DECORATION = re.compile(
+    r"\A(?:functions?|tools?|default_api)[.:]|(?:<[|\uff5c].*|:\d+)\Z", re.DOTALL
+)
+
+MAX_ANSWER_CHARACTERS = 2_000_000
 
 
 class Declared(Protocol):
@@ -80,6 +86,8 @@ class Message:
         calls: The calls of an `assistant` message.
         call_id: The id of the call of a result.
         name: The function of that call.
+        thought: The reasoning before the calls of an `assistant` message, which some servers
+            demand back.
 
     Example:
         >>> Message.user("What time is it?")
@@ -91,6 +99,7 @@ class Message:
     calls: Sequence[ModelCall] = ()
     call_id: str | None = None
     name: str | None = None
+    thought: str = field(default="", repr=False)
 
     @classmethod
     def system(cls, text: str) -> Message:
@@ -103,9 +112,9 @@ class Message:
         return cls(role="user", text=text)
 
     @classmethod
-    def assistant(cls, text: str, calls: Sequence[ModelCall] = ()) -> Message:
+    def assistant(cls, text: str, calls: Sequence[ModelCall] = (), thought: str = "") -> Message:
         """Return a message of the model."""
-        return cls(role="assistant", text=text, calls=tuple(calls))
+        return cls(role="assistant", text=text, calls=tuple(calls), thought=thought)
 
     @classmethod
     def result(cls, call: ModelCall, text: str) -> Message:
@@ -123,6 +132,8 @@ class ModelParameters:
         max_output_tokens: The maximum length of the answer, in tokens.
         seed: The seed for a reproducible answer, if the server supports seeds.
         stop: Texts that end the answer.
+        response_schema: The JSON Schema that the whole answer must match, if the server can
+            constrain answers.
     """
 
     temperature: float | None = None
@@ -130,6 +141,7 @@ class ModelParameters:
     max_output_tokens: int | None = None
     seed: int | None = None
     stop: Sequence[str] = ()
+    response_schema: Mapping[str, Any] | None = field(default=None, hash=False)
 
 
 DEFAULT_PARAMETERS = ModelParameters()
@@ -402,9 +414,10 @@ class _Collected:
 
     def _grow(self, characters: int) -> None:
         self._characters += characters
-        if self._characters > _LONGEST_ANSWER:
+        if self._characters > MAX_ANSWER_CHARACTERS:
             raise ModelError(
-                f"the answer is longer than {_LONGEST_ANSWER} characters: set max_output_tokens",
+                f"the answer is longer than {MAX_ANSWER_CHARACTERS} characters: "
+                "set max_output_tokens",
                 reason="protocol",
             )
 
@@ -422,9 +435,13 @@ class _Collected:
         usage = self._usage
         if usage is None:
             usage = self._estimated(_asked(messages, tools))
+        text, thought = "".join(self._text), "".join(self._thought)
+        if end := _THOUGHT_END.search(text):  # opened by the template of the server
+            thought += text[: end.start()].strip().removeprefix("<think>").strip()
+            text = text[end.end() :].lstrip()
         return Answer(
-            text="".join(self._text),
-            thought="".join(self._thought),
+            text=text,
+            thought=thought,
             calls=tuple(self._calls),
             usage=usage if self._spent is None else self._spent + usage,
             end=self._end,
@@ -459,3 +476,13 @@ def new_id(given: str | None, taken: Collection[str]) -> str:
     Some servers send `call_0` in every turn. Every server accepts ids of nine letters and digits.
     """
     return given if given and given not in taken else uuid.uuid4().hex[:_ID_CHARACTERS]
+
+
+def undecorated(name: str) -> str:
+    """Return the name of a function without the markup of a chat template around it.
+
+    Example:
+        >>> undecorated("functions.weather:0"), undecorated("weather<|channel|>commentary")
+        ('weather', 'weather')
+    """
+    return _DECORATION.sub("", name)

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel
-from leonidas_tools.agent.models.model import (
-    Chunk,
-    Declared,
-    End,
-    EndReason,
-    Message,
-    ModelCall,
-    ModelParameters,
-    TextDelta,
-    Usage,
-    ids_in,
-    new_id,
-)
-from leonidas_tools.agent.models.written import parsed_arguments, written_arguments
+from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel, connection_errors
+from leonidas_tools.agent.models.chat_stream import AnswerReader, error_text, read_events
+from leonidas_tools.agent.models.model import Chunk, Declared, Message, ModelParameters, ids_in
+from leonidas_tools.agent.models.written import written_arguments
 from leonidas_tools.errors import ConfigurationError, ModelError
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.addresses import shown_place
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.tools.names import undotted_names
 
 if TYPE_CHECKING:
@@ -32,11 +22,28 @@ if TYPE_CHECKING:
 
     import openai
 
+    from leonidas_tools.errors import ModelErrorReason
+
+_logger = visible_logger(__name__)
+
 _CONNECT_SECONDS = 10.0
 _NO_KEY = "none"
-_END = {"length": EndReason.LENGTH, "content_filter": EndReason.REFUSED}
-_REASONING = ("reasoning_content", "reasoning")
-"""Fields with the reasoning of a model; OpenAI itself does not send it."""
+_MAX_REFUSALS = 20
+_MAX_REASON_CHARACTERS = 300
+_REFUSING_STATUSES = frozenset({400, 404, 422, 500, 501})
+_REASONING = "reasoning_content"
+_INSTEAD = {"max_tokens": "max_completion_tokens"}
+"""Newer names of parameters that a server may refuse."""
+_NO_TOOLS = re.compile(
+    r"--jinja\b|\btool choice requires\b"
+    r"|\bsupport\w*\b[^.]{0,40}\b(?:tools|tool use|tool calling|function calling)\b"
+    r"|\b(?:tools|tool use|tool calling|function calling)\b[^.]{0,20}\bnot (?:\w+ )?"
+    r"(?:supported|enabled|available)\b",
+    re.IGNORECASE,
+)
+"""How servers refuse all tools, other than by the name of the parameter."""
+_TOOL_INDEX = re.compile(r"\b(?:tools|function_declarations|functions)[.\[](\d{1,4})")
+_SCHEMA_WORDS = re.compile(r"schema|parameter|function|propert|declaration", re.IGNORECASE)
 
 
 class OpenAIModel(ServedModel):
@@ -55,6 +62,14 @@ class OpenAIModel(ServedModel):
         timeout_seconds: The timeout of a whole answer in seconds, including all attempts.
         retries: The maximum number of retries after a retryable error.
         backoff_seconds: The wait before the first retry in seconds; it doubles with each retry.
+        headers: Further headers of each request; their values are masked in errors.
+        extra_body: Further fields of each request, such as `{"cache_prompt": True}`; they replace
+            those of the same name.
+        tool_choice: Whether the model may call (`auto`), must (`required`) or must not (`none`), or
+            the name of the function that it must call; by default the server decides.
+
+    A parameter that the server refuses by its name is left out from then on, and so is a function
+    whose schema it refuses; both are logged.
 
     Raises:
         ConfigurationError: There is no API key for OpenAI, or the extra is not installed.
@@ -71,6 +86,9 @@ class OpenAIModel(ServedModel):
         timeout_seconds: float = 120.0,
         retries: int = 2,
         backoff_seconds: float = 0.5,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        tool_choice: str | None = None,
     ) -> None:
         self.calls_functions = calls_functions
         limits = AnswerLimits(
@@ -84,9 +102,20 @@ class OpenAIModel(ServedModel):
                     "no API key for OpenAI is set: set OPENAI_API_KEY, or give base_url for "
                     "another server"
                 )
-        super().__init__(model, limits, KnownSecrets([api_key] if api_key else ()))
+        headers = dict(headers or {})
+        secrets = [*([api_key] if api_key else ()), *headers.values()]
+        super().__init__(model, limits, KnownSecrets(secrets))
         self._base_url = base_url
         self._api_key = api_key or _NO_KEY
+        self._headers = headers
+        self._extra_body = dict(extra_body or {})
+        self._tool_choice = tool_choice
+        self._left_out = set[str]()
+        """The parameters that the server has refused."""
+        self._refused_schemas: dict[str, Any] = {}
+        """The schemas that the server has refused, by the name of the function."""
+        self._reasoning_field: str | None = None
+        """The field in which the server sends reasoning, and may demand it back."""
         _openai()
 
     def __repr__(self) -> str:
@@ -97,35 +126,127 @@ class OpenAIModel(ServedModel):
         self, messages: Sequence[Message], tools: Sequence[Declared], parameters: ModelParameters
     ) -> AsyncGenerator[Chunk]:
         openai = _openai()
-        names = undotted_names([*(tool.name for tool in tools), *names_in(messages)])
-        pieces = _Pieces({name: own for own, name in names.items()}, ids_in(messages))
-        try:
-            create: Any = self._connected().chat.completions.create
-            chunks = await create(
-                model=self.name,
-                messages=[chat_message(each, names) for each in messages],
-                stream=True,
-                stream_options={"include_usage": True},
-                **_options(tools, parameters, names),
-            )
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    for piece in pieces.read(chunk):
-                        yield piece
-        except openai.APIError as error:
-            raise _model_error(error, declares=bool(tools)) from None
-        except (openai.OpenAIError, OSError, ValueError) as error:
-            raise ModelError(
-                f"the server's answer cannot be read: {error}", reason="protocol", retryable=True
-            ) from None
-        for piece in pieces.end():
-            yield piece
+        for _ in range(_MAX_REFUSALS):
+            declared = [tool for tool in tools if self._is_accepted(tool)]
+            names = undotted_names([*(tool.name for tool in declared), *names_in(messages)])
+            body = self._body(messages, declared, parameters, names)
+            try:
+                async with aclosing(self._chunks(body, names, ids_in(messages))) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+            except openai.APIStatusError as error:
+                if not self._leave_out(error, body, declared, names):
+                    raise _status_error(error, declares=bool(declared)) from None
+            except (openai.OpenAIError, *connection_errors()) as error:
+                raise _connection_error(error.__cause__ or error) from None
+            except (ValueError, TypeError, RecursionError) as error:
+                raise ModelError(f"the request cannot be sent: {error}", reason="request") from None
+            else:
+                return
+        raise ModelError("the server refuses one parameter after another", reason="request")
+
+    async def _chunks(
+        self, body: dict[str, Any], names: Mapping[str, str], taken: set[str]
+    ) -> AsyncGenerator[Chunk]:
+        """Send a request, and yield the chunks of its answer."""
+        reader = AnswerReader({name: own for own, name in names.items()}, taken)
+        create: Any = self._connected().chat.completions.with_streaming_response.create
+        asked = {"model": self.name, "messages": body["messages"], "stream": True}
+        async with create(**asked, extra_body=body) as response:
+            async with aclosing(read_events(response.iter_bytes())) as events:
+                async for event in events:
+                    for chunk in reader.read(event):
+                        yield chunk
+            headers = response.headers
+        self._reasoning_field = self._reasoning_field or reader.reasoning_field
+        # Without these headers, a connection that breaks looks like the end of the answer.
+        is_whole = "content-length" in headers or "transfer-encoding" in headers
+        for chunk in reader.end(is_whole=is_whole):
+            yield chunk
+
+    def _body(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Declared],
+        parameters: ModelParameters,
+        names: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Return the body of a request, without the parameters that the server has refused."""
+        left_out = self._left_out
+        reasoning = None if self._reasoning_field in left_out else self._reasoning_field
+        options: dict[str, Any] = {
+            "stream_options": {"include_usage": True},
+            "temperature": parameters.temperature,
+            "top_p": parameters.top_p,
+            "max_tokens": parameters.max_output_tokens,
+            "seed": parameters.seed,
+            "stop": list(parameters.stop) or None,
+            "tools": [chat_function(tool, names) for tool in tools] or None,
+            "tool_choice": _tool_choice(self._tool_choice, names) if tools else None,
+            "response_format": _response_format(parameters.response_schema),
+        }
+        for name, other in _INSTEAD.items():
+            options |= {other: options[name] if name in left_out else None}
+        return {
+            "model": self.name,
+            "messages": [
+                chat_message(each, names, reasoning)
+                for each in messages
+                if each.text or each.calls or each.role != "assistant"
+            ],
+            "stream": True,
+            **{k: v for k, v in options.items() if v is not None and k not in left_out},
+            **self._extra_body,
+        }
+
+    def _is_accepted(self, tool: Declared) -> bool:
+        """Return whether a tool is declared: not if its schema is unusable or was refused."""
+        schema = tool.parameters
+        if tool.name in self._refused_schemas and self._refused_schemas[tool.name] == schema:
+            return False
+        if isinstance(schema, dict) and schema.get("type", "object") == "object":
+            return True
+        self._refuse_schema(tool, "its schema is not one of an object")
+        return False
+
+    def _refuse_schema(self, tool: Declared, why: str) -> None:
+        self._refused_schemas[tool.name] = tool.parameters
+        why = self._secrets.text(why)[:_MAX_REASON_CHARACTERS]
+        _logger.warning("The model is not told of the tool %r: %s", tool.name, why)
+
+    def _leave_out(
+        self,
+        error: openai.APIStatusError,
+        body: Mapping[str, Any],
+        tools: Sequence[Declared],
+        names: Mapping[str, str],
+    ) -> bool:
+        """Leave out what a server has refused by its name; return whether to ask again."""
+        if error.status_code not in _REFUSING_STATUSES:
+            return False
+        text = error_text(error.body)
+        if tool := _refused_tool(text, tools, names):
+            self._refuse_schema(tool, text)
+            return True
+        if self._reasoning_field is None and _REASONING in text:  # it is demanded back
+            self._reasoning_field = _REASONING
+            return True
+        optional = body.keys() - {"model", "messages", "stream", "tools"} - self._extra_body.keys()
+        if self._reasoning_field is not None:
+            optional |= {self._reasoning_field} - self._left_out
+        refused = _refused_parameter(error.body, text, optional)
+        if refused is None:
+            return False
+        self._left_out.add(refused)
+        _logger.warning("The parameter %r is left out: the server refuses it", refused)
+        return True
 
     def _open(self) -> Any:
         openai = _openai()
         return openai.AsyncOpenAI(
             api_key=self._api_key,
             base_url=self._base_url,
+            default_headers=self._headers,
             max_retries=0,
             timeout=openai.Timeout(None, connect=_CONNECT_SECONDS),
         )
@@ -144,18 +265,16 @@ def _openai() -> Any:
     return openai
 
 
-def _options(
-    tools: Sequence[Declared], parameters: ModelParameters, names: Mapping[str, str]
-) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "temperature": parameters.temperature,
-        "top_p": parameters.top_p,
-        "max_tokens": parameters.max_output_tokens,
-        "seed": parameters.seed,
-        "stop": list(parameters.stop) or None,
-        "tools": [chat_function(tool, names) for tool in tools] or None,
-    }
-    return {name: value for name, value in options.items() if value is not None}
+def _tool_choice(choice: str | None, names: Mapping[str, str]) -> Any:
+    if choice in (None, "auto", "required", "none"):
+        return choice
+    return {"type": "function", "function": {"name": names.get(choice, choice)}}
+
+
+def _response_format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 
 
 def chat_function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
@@ -177,10 +296,13 @@ def names_in(messages: Iterable[Message]) -> Iterator[str]:
         yield from (call.name for call in message.calls)
 
 
-def chat_message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
+def chat_message(
+    message: Message, names: Mapping[str, str], reasoning: str | None = None
+) -> dict[str, Any]:
     """Return a message in the format of the OpenAI API.
 
-    `names` has the name for the API by the name of the function.
+    `names` has the name for the API by the name of the function; `reasoning` is the field for the
+    reasoning before calls.
     """
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": message.text}
@@ -197,122 +319,66 @@ def chat_message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
         }
         for call in message.calls
     ]
-    return {"role": message.role, "content": message.text or None, "tool_calls": calls}
+    thought = {} if reasoning is None else {reasoning: message.thought}
+    return {"role": message.role, "content": message.text or None, "tool_calls": calls, **thought}
 
 
-@dataclass(slots=True)
-class _CallInPieces:
-    """A call that is still being received."""
+def _refused_parameter(body: Any, text: str, optional: Iterable[str]) -> str | None:
+    """Return the parameter that a server's error names: as `param`, or in its message.
 
-    id: str | None = None
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-
-
-class _Pieces:
-    """Parses the streamed chunks of the server.
-
-    `own_names` has the name of a function by its name for the API; `taken` has ids of other calls.
+    A name that is also a word, such as `stop`, counts only in quotes.
     """
-
-    def __init__(self, own_names: Mapping[str, str], taken: set[str]) -> None:
-        self._own_names = own_names
-        self._taken = taken
-        self._calls: list[_CallInPieces] = []
-        self._at: dict[int, _CallInPieces] = {}
-        self._end: EndReason | None = None
-
-    def read(self, chunk: Any) -> Iterator[Chunk]:
-        """Yield thoughts, text and usage at once, and collect calls for `end`."""
-        for choice in (chunk.choices or ())[:1]:
-            delta = choice.delta
-            if delta is not None:
-                yield from self._delta(delta)
-            if choice.finish_reason:
-                self._end = self._end or _END.get(choice.finish_reason, EndReason.STOP)
-        if (usage := chunk.usage) is not None:
-            yield Usage(
-                input_tokens=usage.prompt_tokens or 0, output_tokens=usage.completion_tokens or 0
-            )
-
-    def _delta(self, delta: Any) -> Iterator[Chunk]:
-        more = delta.model_extra or {}
-        thoughts = [text for key in _REASONING if isinstance(text := more.get(key), str) and text]
-        if thoughts:  # some servers send both names
-            yield TextDelta(thoughts[0], is_thought=True)
-        if delta.content:
-            yield TextDelta(delta.content)
-        if delta.refusal:
-            self._end = EndReason.REFUSED
-            yield TextDelta(delta.refusal)
-        for piece in delta.tool_calls or ():
-            self._call(piece)
-
-    def _call(self, piece: Any) -> None:
-        index = piece.index if piece.index is not None else len(self._at)
-        call = self._at.get(index)
-        # Some servers send each call whole, all of them with the same index.
-        if call is None or (piece.id and call.id and piece.id != call.id):
-            call = self._at[index] = _CallInPieces()
-            self._calls.append(call)
-        call.id = piece.id or call.id
-        if piece.function is not None:
-            call.name += piece.function.name or ""
-            call.arguments.append(piece.function.arguments or "")
-
-    def end(self) -> Iterator[Chunk]:
-        """Yield the calls and the end of the answer.
-
-        Raises:
-            ModelError: The stream ended before the answer was complete.
-        """
-        if self._end is None:
-            raise ModelError(
-                "the server closed the stream before its answer was complete",
-                reason="connection",
-                retryable=True,
-            )
-        for call in self._calls:
-            identifier = new_id(call.id, self._taken)
-            self._taken.add(identifier)
-            yield ModelCall(
-                id=identifier,
-                name=self._own_names.get(call.name, call.name),
-                arguments=parsed_arguments("".join(call.arguments)),
-            )
-        yield End(self._end)
+    named = body.get("param") if isinstance(body, dict) else None
+    for name in sorted(optional, key=len, reverse=True):
+        word = rf"\b{name}\b" if "_" in name else rf"""["'`]{name}["'`]"""
+        if named == name or re.search(word, text):
+            return name
+    return None
 
 
-def _model_error(error: openai.APIError, *, declares: bool) -> ModelError:
-    openai = _openai()
-    message = f"{error.message}"
-    if isinstance(error, openai.APIStatusError):
-        status = error.status_code
-        reason, retryable = _kind(status, message, declares=declares)
-        return ModelError(
-            f"the server returned {status}: {message}",
-            reason=reason,
-            retryable=retryable,
-            retry_after_seconds=_retry_after(error.response.headers.get("retry-after")),
-        )
-    if isinstance(error, openai.APIConnectionError):
-        why = type(error.__cause__ or error).__name__
-        return ModelError(
-            f"cannot connect to the server ({why}): check its address and that it runs",
-            reason="connection",
-            retryable=True,
-        )
-    return ModelError(f"the server says: {message}", reason="server", retryable=True)
+def _refused_tool(
+    text: str, tools: Sequence[Declared], names: Mapping[str, str]
+) -> Declared | None:
+    """Return the function whose schema a server's error names."""
+    if not _SCHEMA_WORDS.search(text):
+        return None
+    for tool in tools:
+        if re.search(rf"""["'`]{re.escape(names[tool.name])}["'`]""", text):
+            return tool
+    places = _TOOL_INDEX.findall(text)
+    at = int(places[-1]) if places else len(tools)
+    return tools[at] if at < len(tools) else None
 
 
-def _kind(status: int, said: str, *, declares: bool) -> tuple[Any, bool]:
+def _connection_error(error: BaseException) -> ModelError:
+    return ModelError(
+        f"the connection to the server failed ({type(error).__name__}): check its address and that "
+        "it runs",
+        reason="connection",
+        retryable=True,
+    )
+
+
+def _status_error(error: openai.APIStatusError, *, declares: bool) -> ModelError:
+    text = error_text(error.body) or str(error)
+    reason, retryable = _kind(error.status_code, text, error.body, declares=declares)
+    return ModelError(
+        f"the server returned {error.status_code}: {text}",
+        reason=reason,
+        retryable=retryable,
+        retry_after_seconds=_retry_after(error.response.headers.get("retry-after")),
+    )
+
+
+def _kind(status: int, text: str, body: Any, *, declares: bool) -> tuple[ModelErrorReason, bool]:
     """Return the reason of a failure for a status, and whether it is retryable."""
-    lowered = said.lower()
+    lowered = text.lower()
     if status in (401, 403):
         return "authentication", False
     if status == 429:  # noqa: PLR2004 - too many requests
         return "rate_limited", "quota" not in lowered
-    if declares and status < 501 and ("tool" in lowered or "jinja" in lowered):  # noqa: PLR2004
+    refuses_tools = _NO_TOOLS.search(text) or _refused_parameter(body, text, ["tools"])
+    if declares and status in _REFUSING_STATUSES and refuses_tools:
         return "tools_unsupported", False
     if "context" in lowered and ("length" in lowered or "size" in lowered or "window" in lowered):
         return "context_length", False

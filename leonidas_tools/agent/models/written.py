@@ -9,20 +9,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_DECODER = json.JSONDecoder(strict=False)
+
+
 def parsed_arguments(text: str) -> Mapping[str, Any] | str:
-    """Return the object of a JSON text, or the text if it is not a JSON object.
+    """Return the object of a JSON text, or the text if it is not one JSON object.
+
+    Some servers write an empty object or `null` before the real one, or the same object twice.
 
     Example:
         >>> parsed_arguments('{"city": "Lisbon"}'), parsed_arguments('{"city": "Li')
         ({'city': 'Lisbon'}, '{"city": "Li')
+        >>> parsed_arguments('{}{"city": "Lisbon"}'), parsed_arguments("null")
+        ({'city': 'Lisbon'}, {})
     """
-    if not text.strip():
-        return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else text
+    found: Any = None
+    body = text.strip()
+    at = 0
+    while at < len(body):
+        try:
+            value, at = _DECODER.raw_decode(body, at)
+        except (ValueError, RecursionError):
+            return text
+        if not (value is None or isinstance(value, dict)) or (found and value and value != found):
+            return text
+        found = value or found
+        while body[at : at + 1].isspace():
+            at += 1
+    return found or {}
 
 
 def written_arguments(arguments: Mapping[str, Any] | str) -> str:

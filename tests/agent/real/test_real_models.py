@@ -151,11 +151,13 @@ PLAN = [
 
 
 async def test_a_task_of_five_steps_over_files_code_and_notes_is_done_to_the_end(tmp_path):
-    (tmp_path / "prices.txt").write_text("apple 0.40\npear 0.60\n")
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "prices.txt").write_text("apple 0.40\npear 0.60\n")
     settings = {
         "store": {"enabled": True, "url": str(tmp_path / "store" / "leonidas.db")},
         "toolboxes": [
-            {"files": {"roots": [str(tmp_path)]}},
+            {"files": {"roots": [str(files)]}},
             {"code": {"engine": "monty"}},
             "notes",
         ],
@@ -171,7 +173,7 @@ async def test_a_task_of_five_steps_over_files_code_and_notes_is_done_to_the_end
     assert [each.status.value for each in outcomes] == ["ok"] * 5
     assert "pear 0.60" in str(outcomes[0].result)
     assert outcomes[1].result["value"] == pytest.approx(7.2)
-    assert "7.20" in (tmp_path / "total.txt").read_text()
+    assert "7.20" in (files / "total.txt").read_text()
     assert "Shopping" in str(outcomes[4].result)
     tasks = session.get(TaskList).tasks
     assert [task.status.value for task in tasks] == ["completed"] * 5
