@@ -7,6 +7,7 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pydantic
 import pytest
 from matplotlib.figure import Figure
@@ -72,12 +73,11 @@ def test_a_large_array_names_its_shape():
 
 
 def test_a_frame_is_a_list_of_records():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(
+    frame = pd.DataFrame(
         {
             "city": ["Porto", "Faro"],
             "t": [1.5, None],
-            "on": pandas.to_datetime(["2026-01-02", None]),
+            "on": pd.to_datetime(["2026-01-02", None]),
         }
     )
     records = [
@@ -92,7 +92,7 @@ def test_a_frame_is_a_list_of_records():
         (pandas.NaT, None),
     ):
         assert sendable(value, 1000, tool="t").result == shown
-    long = sendable(pandas.DataFrame({"a": range(5000)}), 1000, tool="t")
+    long = sendable(pd.DataFrame({"a": range(5000)}), 1000, tool="t")
     assert long.result["rows"] == 5000
     assert long.result["first_rows"][0] == {"a": 0}
 
