@@ -89,7 +89,7 @@ def test_a_frame_is_a_list_of_records():
         (frame.set_index("city"), records),
         (frame["t"], [1.5, None]),
         (frame.set_index("city")["t"], [{"city": "Porto", "t": 1.5}, {"city": "Faro", "t": None}]),
-        (pandas.NaT, None),
+        (pd.NaT, None),
     ):
         assert sendable(value, 1000, tool="t").result == shown
     long = sendable(pd.DataFrame({"a": range(5000)}), 1000, tool="t")
