@@ -32,6 +32,8 @@ MAX_ANSWER_CHARACTERS = 200
 """Maximum length of a yes; a longer answer can only be a no."""
 _OPEN = re.compile(r"[?？…¿؟\"“”«»]|\.\.|[-,;，、:\u2013\u2014]\s*\Z")  # noqa: RUF001 - of several scripts
 """Signs of a question or of an unfinished answer."""
+_PAST = re.compile(r"[éíóúòù]e?s?\Z")
+"""Accents by which Romance languages tell "he sent" and "sent" from "send"."""
 _MAX_JUDGED_CHARACTERS = 2_000
 _MAX_GREETING_WORDS = 8
 _TABLES = Path(__file__).with_name("consent")
@@ -229,7 +231,7 @@ class Lexicon:
 
         Example:
             >>> [lexicon().asks(speech, "Send 20 euros to Ana?") for speech in (
-            ...     "Okay, Ben. Send €20 to Ana?", "A yes cancels it. Send 20 euros to Ana?")]
+            ...     "Okay, good. Send €20 to Ana?", "A yes cancels it. Send 20 euros to Ana?")]
             [True, False]
         """
         if len(speech) > MAX_SPEECH_CHARACTERS:
@@ -262,13 +264,17 @@ class Lexicon:
             best[start], phrase = min(self._ways(words, pauses, start, best))
             found.append(phrase)
         found.reverse()
-        start, negated = 0, False
+        start = 0
+        last: Phrase | None = None
         while start < len(words):
             phrase = found[start]
-            if negated and start not in pauses and phrase.kind is Kind.YES:
-                phrase = Phrase(phrase.words, Kind.NO)  # "don't do it"
+            if last and start not in pauses and phrase.kind is Kind.YES:
+                if last.kind is Kind.NO:
+                    phrase = Phrase(phrase.words, Kind.NO)  # "don't do it"
+                elif last.kind is Kind.YES and _may_be_one_word(last.words, phrase.words):
+                    phrase = Phrase(phrase.words, Kind.DOUBT)
             yield phrase
-            negated = phrase.kind is Kind.NO
+            last = phrase
             start += len(phrase.words)
 
     def _ways(
@@ -291,19 +297,15 @@ class Lexicon:
                 yield (others, pieces + 1, loose + (kind in _LOOSE)), Phrase(said, kind)
 
     def _greets(self, words: Sequence[str]) -> bool:
-        """Return whether words are greetings, politeness and consents, with at most one name."""
-        start, may_name = 0, False
+        """Return whether words are greetings, politeness and consents."""
+        start = 0
         while start < len(words):
             for end in range(min(len(words), start + _MAX_GREETING_WORDS), start, -1):
                 found = tuple(words[start:end])
                 if found in self._greetings or self._phrases.get(found) in _OPENERS:
-                    may_name = may_name or start == 0
                     break
             else:
-                end = start + 1
-                if not may_name or (words[start],) in self._phrases:
-                    return False
-                may_name = False
+                return False
             start = end
         return True
 
@@ -312,6 +314,8 @@ class Lexicon:
         return not self._stems(one).isdisjoint(self._stems(other))
 
     def _stems(self, verb: str) -> set[str]:
+        if _PAST.search(verb):
+            return {verb}
         plain = _plain(verb)
         stems = (plain.removesuffix(each) for each in self._endings if plain.endswith(each))
         return {plain, *(stem for stem in stems if len(stem) >= _MIN_STEM)}
@@ -383,7 +387,8 @@ class _Question:
             for verb in self._verbs:
                 if same(word, verb):
                     return [*words[:at], *words[at + 1 :]]
-                if at < len(words) - 1 and same(words[-1] + word, verb):  # "lehne das ab"
+                is_split = at < len(words) - 1 and self._lexicon.contents_of([word])
+                if is_split and same(words[-1] + word, verb):  # "lehne das ab"
                     return [*words[:at], *words[at + 1 : -1]]
         return list(words)
 
@@ -404,6 +409,12 @@ def _places(words: Sequence[str], values: Sequence[str]) -> set[int]:
         end = next((end for end in ends if words[end - len(value) : end] == value), None)
         places.update(range(end - len(value), end) if end is not None else (-1,))
     return places
+
+
+def _may_be_one_word(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two consents in Chinese may mean something else together: "好" and "做"."""
+    is_short = len(one) == 1 or len(other) == 1
+    return is_short and one != other and is_wide(one[0]) and is_wide(other[0])
 
 
 def _plain(word: str) -> str:

@@ -267,7 +267,8 @@ async def test_where_nothing_is_transcribed_nothing_is_confirmed_unless_the_mode
     ("asked", "status"),
     [
         ("Send 20 euros to Ana?", "ok"),
-        ("Okay, Ana, send €20 to Ana.", "ok"),
+        ("Okay, send €20 to Ana.", "ok"),
+        ("Okay. Hypothetically: send 20 euros to Ana?", "pending_approval"),
         ("Send twenty euros to Ana?", "ok"),
         ("So, shall I now send 20 euros to Ana, yes or no?", "pending_approval"),
         ("Shall I wait before I send 20 euros to Ana?", "pending_approval"),

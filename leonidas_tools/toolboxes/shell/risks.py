@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from leonidas_tools.toolboxes.shell.commands import Command, Script
 
 Risk: TypeAlias = Literal["not_read_only", "unclear"]
+_FORMAT = re.compile(r"(?!-)(?:[^%]|%[-+ #\d.]*[bcdeEfgGiosuxX%])*")
 _Check: TypeAlias = Callable[[Sequence[Word]], bool]
 
 
@@ -127,8 +128,8 @@ def _takes_value(letters: str, given: str) -> bool | None:
 
 
 def _printf(words: Sequence[Word]) -> bool:
-    """Allow no option: `-v` sets a variable."""
-    return bool(words) and words[0].is_operand
+    """Allow neither `-v` nor `%n`, which set a variable, such as `PATH`."""
+    return bool(words) and words[0].is_known and _FORMAT.fullmatch(words[0].text) is not None
 
 
 def _test(words: Sequence[Word]) -> bool:

@@ -44,6 +44,7 @@ date -u -d yesterday
 echo 'rm -rf /' "and \"more\" \$x"
 echo a\ b "costs 5$" é
 printf '%s\n' "$HOME" a
+printf '%-5.2f%% %05d\n' 1 2
 echo a >> /dev/null 2>&1
 cat < file
 ! grep -q x file
@@ -156,6 +157,10 @@ command
 python3 --version -c 'x'
 printf -v PATH x
 printf "$x" y
+printf 12345%n PATH; ls
+printf 1%ln PATH
+printf "a$x" PATH
+printf a* PATH
 [ -v x ]
 [ "$a" 'a[$(rm x)]' ]
 [ -f $x ]
