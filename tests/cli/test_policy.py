@@ -85,6 +85,30 @@ def test_the_reasons_are_reported_in_order(policy):
     assert "→  requires_approval" in lines[5]
 
 
+@pytest.mark.parametrize(
+    ("call", "risk"),
+    [
+        (["send_report", 'paths=["a"]'], "risky name 'send'"),
+        (["move_files", f"paths={json.dumps(['a'] * 11)}"], "name and number of items"),
+    ],
+)
+def test_a_risky_tool_says_how_not_to_ask(tmp_path, call, risk):
+    (tmp_path / "risky_tools.py").write_text(
+        "from leonidas_tools import tool\n"
+        + "".join(
+            f"@tool\ndef {name}(paths: list[str]) -> None:\n    'Act.'\n"
+            for name in ("send_report", "move_files")
+        )
+    )
+    file = tmp_path / "tools.yaml"
+    file.write_text("toolboxes: [risky_tools]")
+    told = CliRunner().invoke(program(), ["policy", "explain", *call, "--config", str(file)])
+    assert told.stdout.splitlines()[1] == (
+        f"It asks by default, for its {risk}; "
+        f"`tools.{call[0]}.requires_approval: false` switches that off."
+    )
+
+
 def test_a_tool_without_rules_is_allowed(policy):
     told = policy("explain", "get_weather", "city=Lisbon", "--json").stdout
     assert json.loads(told)["decide"] == "allow"
