@@ -154,7 +154,7 @@ def test_a_file_that_does_not_fit_is_reported_in_one_line(
     assert (finished.returncode, finished.stderr) == (2, f"leonidas: {message}\n")
 
 
-# A module of this name in the working directory goes before an installed one.
+# A module of this name in PYTHONPATH goes before an installed one.
 PORTAUDIO = {
     "not installed": (
         "raise ImportError",
@@ -179,10 +179,11 @@ PORTAUDIO = {
 
 @pytest.mark.parametrize(("module", "message"), PORTAUDIO.values(), ids=PORTAUDIO.keys())
 def test_voice_that_cannot_be_had_is_reported_in_one_line(
-    leonidas, settings, tmp_path, module, message
+    started, environment, settings, tmp_path, module, message
 ):
     (tmp_path / "sounddevice.py").write_text(module)
-    finished = leonidas("run", "one_call", "--voice", "--config", settings)
+    environment["PYTHONPATH"] = str(tmp_path)
+    finished = started("run", "one_call", "--voice", "--config", settings)
     assert (finished.returncode, finished.stderr) == (2, f"leonidas: {message}\n")
 
 

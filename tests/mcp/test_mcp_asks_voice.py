@@ -99,8 +99,9 @@ async def test_a_yes_to_another_question_agrees_to_nothing_that_a_server_asks(la
 @pytest.mark.parametrize(
     ("asked", "answers", "status"),
     [
-        ("The server wants to know: {}", {"agreed": True}, "ok"),
-        ("{} Is that okay?", {"agreed": True}, "ok"),
+        ("Okay. {}", {"agreed": True}, "ok"),
+        ("The server wants to know: {}", {"agreed": True}, "pending_approval"),
+        ("{} Is that okay?", {"agreed": True}, "pending_approval"),
         ("{} Or shall I refuse?", {"agreed": True}, "pending_approval"),
         ("It asks: {} I would not. Shall I decline?", {"agreed": True}, "pending_approval"),
         ("Shall I say no to this: {}", {"agreed": True}, "pending_approval"),

@@ -143,7 +143,8 @@ async def test_every_scenario_ends_as_if_the_classes_were_called_directly(
     played: Counter[str] = Counter()
     for scenario in bfcl.scenarios():
         ours, direct = bfcl.instances(scenario), bfcl.instances(scenario)
-        tools = AdvancedToolProcessor(tools=describe(bfcl, ours), builtin_tools=False)
+        unasked = {"policies": {"risky": "allow"}}
+        tools = AdvancedToolProcessor(describe(bfcl, ours), unasked, builtin_tools=False)
         async with asyncio.timeout(_SCENARIO_SECONDS), context.context(), tools:
             await replay(scenario, tools, ours, direct)
         calls = sum(map(len, scenario.turns))

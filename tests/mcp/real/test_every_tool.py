@@ -55,7 +55,11 @@ async def test_every_tool_that_a_server_lists_is_in_its_table_and_answers_as_the
     called = {row.tool for row in table.rows}
     assert await listed(tools.registry, called) == called
     async with Script(tools) as session:
+        said = []
         for number, row in enumerate(table.rows):
+            if (row.tool, row.arguments) in said:  # an equal call of one turn would not run
+                await session.until_answered(str(said.index((row.tool, row.arguments))))
+            said.append((row.tool, row.arguments))
             session.say(call(row.tool, row.arguments, id=str(number)))
     assert answers(session.heard) == {
         str(number): (row.answer, row.media) for number, row in enumerate(table.rows)
@@ -72,6 +76,7 @@ async def test_what_one_session_cancels_another_session_still_hears(table, tools
             other.say(first)
             one.say(cancellation("1"))
             await one.until(was_cancelled)
+        await other.until_answered("1")
         for session in (one, other):
             session.say(again)
     answer = row.answer, row.media
