@@ -91,6 +91,9 @@ def explain(
     console = terminal.output()
     by = next((f"rule {each['rule']!r}" for each in told["rules"] if each["decides"]), "no rule")
     console.print(f"{tool} {_MEANS[told['decide']]}: {by}, mode {told['mode']!r}")
+    if told["risk"]:
+        unless = f"`tools.{tool}.requires_approval: false` switches that off"
+        console.print(f"It asks by default, for its {told['risk']}; {unless}.")
     rows = terminal.table(console, "", "rule", "tier", "priority", "decide", "why")
     for each in told["rules"]:
         mark = "→" if each["decides"] else ""
@@ -109,7 +112,7 @@ async def _explained(
     from leonidas_tools.cli.starting import started, tool_named
     from leonidas_tools.rules.engine import Circumstances
     from leonidas_tools.rules.engine import explain as explained
-    from leonidas_tools.rules.rule import Mode
+    from leonidas_tools.rules.rule import REQUIRES_APPROVAL, Mode
     from leonidas_tools.rules.subject import with_facts
     from leonidas_tools.tools.metadata import as_enum
 
@@ -124,10 +127,14 @@ async def _explained(
             arguments = with_facts(tool.metadata, valid)
         about = Circumstances(arguments=arguments, mode=asked, user=user)
         decide, candidates = explained(rules, about)
+        decides = next((each.rule.name for each in candidates if each.decides), None)
+        subject = rules.subject
+        by_default = decides == REQUIRES_APPROVAL.name and not subject.requires_approval
     return {
         "tool": name,
         "mode": asked.value,
         "decide": decide.value,
+        "risk": (subject.risk or "name and number of items") if by_default else None,
         "rules": [each.to_json() for each in candidates],
     }
 

@@ -85,6 +85,32 @@ def test_the_reasons_are_reported_in_order(policy):
     assert "→  requires_approval" in lines[5]
 
 
+def test_a_risky_tool_says_how_not_to_ask(tmp_path):
+    (tmp_path / "risky_tools.py").write_text(
+        "from leonidas_tools import tool\n"
+        + "".join(
+            f"@tool\ndef {name}(paths: list[str]) -> None:\n    'Act.'\n"
+            for name in ("send_report", "move_files")
+        )
+    )
+    file = tmp_path / "tools.yaml"
+    file.write_text("toolboxes: [risky_tools]")
+
+    def explained(name, paths):
+        call = [name, f"paths={json.dumps(paths)}", "--config", str(file)]
+        return CliRunner().invoke(program(), ["policy", "explain", *call]).stdout.splitlines()
+
+    assert explained("send_report", ["a"])[1] == (
+        "It asks by default, for its risky name 'send'; "
+        "`tools.send_report.requires_approval: false` switches that off."
+    )
+    assert explained("move_files", ["a"] * 11)[1] == (
+        "It asks by default, for its name and number of items; "
+        "`tools.move_files.requires_approval: false` switches that off."
+    )
+    assert "by default" not in "".join(explained("move_files", ["a"] * 10))
+
+
 def test_a_tool_without_rules_is_allowed(policy):
     told = policy("explain", "get_weather", "city=Lisbon", "--json").stdout
     assert json.loads(told)["decide"] == "allow"
