@@ -18,7 +18,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from leonidas_tools.approvals.request import ApprovalRequest, Decision
 from leonidas_tools.calls.call import ToolCall
-from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.mcp_server.approval_form import ANSWER, can_be_asked, decision_of, elicitation
 from leonidas_tools.mcp_server.call import ServedCall, to_answer
 from leonidas_tools.mcp_server.offered_tools import OfferedTools
@@ -160,7 +159,7 @@ class ToolServer:
         """Ask the user of the client that made the call."""
         call = self._calls.get(request.call_id or "")
         if call is None or not can_be_asked(call.context):
-            raise ToolDeniedError("The MCP client cannot ask its user.")
+            raise EOFError("the MCP client cannot ask its user")
         context = call.context
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return await call.ask(request)

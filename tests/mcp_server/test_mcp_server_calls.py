@@ -397,6 +397,7 @@ async def test_a_client_that_cannot_ask_is_denied_at_once(serve, mode):
     client = await (await serve(bank.tool, config=config)).client(mode)
     refused = answer_of(await client.call_tool("pay", {"amount": 5}))
     assert (refused["status"], refused["reason_code"]) == ("denied", "approval_failed")
+    assert "the MCP client cannot ask its user" in refused["message"]
     assert bank.moved == []
 
 
