@@ -173,6 +173,7 @@ async def test_voice_and_terminal_judge_alike(words, runs):
         ("Yes, order it.", "delete_order", {"number": 5}, False),
         ("Sure, order number 5.", "delete_order", {"number": 5}, False),
         ("Yes, delete number.", "delete_order", {"number": 5}, False),
+        ("Yes, order it.", "order_cancel", {"number": 5}, False),
         ("Manda a fatura.", "pagar_fatura", {"para": "Ana", "valor": 20}, False),
         ("Yes, the hotel Ritz.", "book", {"hotel": "Ritz", "car": "BMW"}, False),
         ("Yes, book the hotel.", "book", {"hotel": "Ritz", "car": "BMW"}, False),

@@ -85,14 +85,7 @@ def test_the_reasons_are_reported_in_order(policy):
     assert "→  requires_approval" in lines[5]
 
 
-@pytest.mark.parametrize(
-    ("call", "risk"),
-    [
-        (["send_report", 'paths=["a"]'], "risky name 'send'"),
-        (["move_files", f"paths={json.dumps(['a'] * 11)}"], "name and number of items"),
-    ],
-)
-def test_a_risky_tool_says_how_not_to_ask(tmp_path, call, risk):
+def test_a_risky_tool_says_how_not_to_ask(tmp_path):
     (tmp_path / "risky_tools.py").write_text(
         "from leonidas_tools import tool\n"
         + "".join(
@@ -102,11 +95,20 @@ def test_a_risky_tool_says_how_not_to_ask(tmp_path, call, risk):
     )
     file = tmp_path / "tools.yaml"
     file.write_text("toolboxes: [risky_tools]")
-    told = CliRunner().invoke(program(), ["policy", "explain", *call, "--config", str(file)])
-    assert told.stdout.splitlines()[1] == (
-        f"It asks by default, for its {risk}; "
-        f"`tools.{call[0]}.requires_approval: false` switches that off."
+
+    def explained(name, paths):
+        call = [name, f"paths={json.dumps(paths)}", "--config", str(file)]
+        return CliRunner().invoke(program(), ["policy", "explain", *call]).stdout.splitlines()
+
+    assert explained("send_report", ["a"])[1] == (
+        "It asks by default, for its risky name 'send'; "
+        "`tools.send_report.requires_approval: false` switches that off."
     )
+    assert explained("move_files", ["a"] * 11)[1] == (
+        "It asks by default, for its name and number of items; "
+        "`tools.move_files.requires_approval: false` switches that off."
+    )
+    assert "by default" not in "".join(explained("move_files", ["a"] * 10))
 
 
 def test_a_tool_without_rules_is_allowed(policy):
