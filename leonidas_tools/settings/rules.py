@@ -145,9 +145,9 @@ class _About(SettingsModel):
     users: Words = ()
     modes: _Modes = ()
 
-    @field_validator("tools", "categories", "tags", "effects", "servers", "users", "modes")
+    @field_validator("tools", "categories", "tags", "effects", "servers", "users", "modes", "when")
     @classmethod
-    def _names_any(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _names_any(cls, value: Any) -> Any:
         if not value:
             raise ValueError("is empty: name at least one, or remove the line to match all")
         return value

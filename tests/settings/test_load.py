@@ -432,6 +432,12 @@ def test_an_empty_value_is_refused_with_its_line(key, value):
     assert (key, text.count("\n"), message) in [(k, n, m.split("\n")[0]) for k, n, m in found]
 
 
+@pytest.mark.parametrize("matched", ["tools: []", "users: []", "when: {}"])
+def test_a_rule_without_conditions_names_none(matched):
+    with pytest.raises(ConfigurationError, match="is empty: name at least one"):
+        load_text(f"policies: {{rules: [{{name: a, decide: allow, {matched}}}]}}\n")
+
+
 def test_null_is_a_value_where_any_value_is():
     settings = load_text(
         "tools: {pay: {custom_parameters: {limit: null}}}\n"
