@@ -54,13 +54,15 @@ class OutgoingScheduler:
         self._blocked_since = 0.0
         self._orphans_since: float | None = None
         self._quiet_before = 0.0
-        self._lost_calls: Sequence[LiveCall] = ()
+        self._lost_calls: Sequence[tuple[str | None, str]] = ()
 
     def opened(self) -> None:
         """Record a new connection."""
         state = self._state
         resumed = state.setup.handle is not None and state.profile.answers_lost_calls
-        self._lost_calls = state.calls.lost_calls() if resumed else ()
+        # Their ids as they are now: a call that the model makes again gets the id of the new one.
+        lost = state.calls.lost_calls() if resumed else ()
+        self._lost_calls = [(call.wire_id, call.name) for call in lost]
         self._blocked_since = 0.0
         self._orphans_since = None
         self._told_tools_at = -math.inf
@@ -111,9 +113,9 @@ class OutgoingScheduler:
         needs_ids = self._state.needs_ids
         error = {"error": wording_of(self._state.source).text("call_lost")}
         responses = [
-            types.FunctionResponse(id=call.wire_id, name=call.name, response=error)
-            for call in calls
-            if call.wire_id is not None or not needs_ids
+            types.FunctionResponse(id=wire_id, name=name, response=error)
+            for wire_id, name in calls
+            if wire_id is not None or not needs_ids
         ]
         return answers_message(responses) if responses else None
 
