@@ -16,6 +16,7 @@ YES = ["ask", "end", "user:Yes.", "finished"]
 # An event is what the model says ("model:…"), what the user is heard to say ("user:…"), "ask" for
 # the question in full, "end" for the end of the model's turn, or what else happens.
 NOT_RUN = {
+    "one word before the question": ["model:Okay. Hypothetically: ", *YES],
     "no question": ["user:Yes.", "finished"],
     "yes before the question": ["user:Yes.", "finished", "ask", "end"],
     "yes while it asks": ["ask", "user:Yes.", "finished", "end"],
@@ -108,7 +109,7 @@ RUNS = {
     "the words of the question": YES,
     "a preface": ["model:Sure. ", *YES],
     "numbers in words": ["model:Shall I do this: send, to Ana, amount twenty?", *YES[1:]],
-    "a greeting with a name": ["model:Hi Ana, of course! ", *YES],
+    "a greeting": ["model:Hi, of course! ", *YES],
     "in pieces": ["model:Shall I do", "model: this: send, to", "model: Ana, amount 20?", *YES[1:]],
     "an answer in pieces": ["ask", "end", "user:Ye", "user:s, go ahead", "finished"],
     "an answer without an end": ["ask", "end", "user:Yes."],
