@@ -143,3 +143,43 @@ async def test_the_turn_after_a_lost_call_is_heard(generation):
             async for _ in LiveToolSession(live, AdvancedToolProcessor([slow]))(user()):
                 pass
     assert [outcome.status for outcome in simulator.outcomes] == ["played", "played"]
+
+
+async def test_a_lost_call_made_again_gets_its_result():
+    lost, answers = asyncio.Event(), []
+
+    async def first(session):
+        await session.wait_for_input("text")
+        await session.session_resumption("h")
+        await session.send_calls(FunctionCall("slow", {}, id="first"))
+        await session.wait_for_input("text", containing="It runs.")
+        await session.drop()
+
+    async def second(session):
+        loop.call_soon_threadsafe(lost.set)
+        answers.extend(await session.call(FunctionCall("slow", {}, id="again")))
+        await session.turn_complete()
+
+    @tool(effect="once")
+    async def slow() -> str:
+        """Takes long."""
+        began.set()
+        await lost.wait()
+        return "at last"
+
+    async def user():
+        yield "Do it."
+        await began.wait()
+        yield "It runs."
+        await simulator.finished(2)
+
+    loop, began = asyncio.get_running_loop(), asyncio.Event()
+    scenario = Scenario(connections=[first, second])
+    async with LiveSimulator(scenario, generation="3.8-live") as simulator:
+        live = GeminiLiveProcessor(
+            ALL["3.8-live"], api_key="x", http_options=simulator.http_options()
+        )
+        async with asyncio.timeout(30):
+            async for _ in LiveToolSession(live, AdvancedToolProcessor([slow]))(user()):
+                pass
+    assert [(each.id, each.response["result"]) for each in answers] == [("again", "at last")]
