@@ -65,11 +65,7 @@ class DelegateSettings(SettingsModel):
 
 
 def _model(settings: DelegateSettings) -> ServedModel:
-    """Return the model, which the caller must close.
-
-    Raises:
-        ConfigurationError: A package or an API key is missing.
-    """
+    """Return the model, which the caller must close."""
     key = None
     if settings.api_key_variable is not None:
         key = os.environ.get(settings.api_key_variable)

@@ -512,11 +512,7 @@ def _save_always(question: Question, name: str, entry: dict[str, Any]) -> None:
 
 
 def _fit_decision(question: Question, decision: Decision) -> Decision:
-    """Return the decision in the form that its question needs, with valid arguments.
-
-    Raises:
-        ToolValidationError: The decision does not answer this question.
-    """
+    """Return the decision in the form that its question needs, with valid arguments."""
     given = decision.arguments or {}
     if question.request.schema is not None:
         if decision.answer is Answer.DENY:
@@ -554,11 +550,7 @@ def _with_question(question: Question, decision: Decision, result: ToolResult) -
 
 
 def _without_fixed(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
-    """Return edited arguments without those that the settings fix.
-
-    Raises:
-        ToolValidationError: A fixed argument was edited.
-    """
+    """Return edited arguments without those that the settings fix."""
     shown, fixed = question.request.details, question.call.as_run({})
     for name in edited.keys() & fixed.keys():
         if edited[name] != shown.get(name):

@@ -124,11 +124,7 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
 
 
 def _appended(file: Path) -> "TextIO":
-    """Open a file that only the user can read, to append to it.
-
-    Raises:
-        ConfigurationError: The file cannot be written.
-    """
+    """Open a file that only the user can read, to append to it."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
@@ -142,11 +138,7 @@ def _appended(file: Path) -> "TextIO":
 def _model(
     name: str | None, base_url: str | None, timeout: float, *, calls_functions: bool
 ) -> "Model":
-    """Return the model that the options and the environment name.
-
-    Raises:
-        ConfigurationError: They name no model.
-    """
+    """Return the model that the options and the environment name."""
     from leonidas_tools.agent.models import GeminiModel, OpenAIModel, ScriptedModel
 
     if name is not None and name.startswith(_SCRIPTED):
@@ -187,11 +179,7 @@ def _planning(model: "Model") -> dict[str, Any]:
 
 
 def _found(folder: Path) -> "Sequence[Fragment]":
-    """Return the fragments of a folder and of installed packages.
-
-    Raises:
-        ConfigurationError: There are none, or one is invalid.
-    """
+    """Return the fragments of a folder and of installed packages."""
     from leonidas_tools.agent import found_fragments
 
     found = found_fragments(folder)
@@ -201,11 +189,7 @@ def _found(folder: Path) -> "Sequence[Fragment]":
 
 
 def _memory(tools: "ToolRuntime") -> "StoredMemory":
-    """Return the memory in the store, with the embeddings of the toolbox `memory`.
-
-    Raises:
-        ConfigurationError: There is no store, or a package or a key of the embeddings is missing.
-    """
+    """Return the memory in the store, with the embeddings of the toolbox `memory`."""
     from leonidas_tools.agent import StoredMemory
     from leonidas_tools.embeddings import EmbedderSettings, make_embedder
 

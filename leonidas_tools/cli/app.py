@@ -61,12 +61,7 @@ def main() -> None:
 
 
 def _load_environment(file: Path) -> None:
-    """Add the variables of a file to the environment, unless it is missing or a folder.
-
-    Raises:
-        ConfigurationError: The file cannot be read, is not a regular file, is too large, or is not
-            text.
-    """
+    """Add the variables of a file to the environment, unless it is missing or a folder."""
     from dotenv import load_dotenv
 
     try:
@@ -271,11 +266,7 @@ def _configure(
 
 
 def _log_to(file: Path, level: _LogLevel) -> None:
-    """Write log records of a minimum level to a file too.
-
-    Raises:
-        ConfigurationError: The file cannot be written.
-    """
+    """Write log records of a minimum level to a file too."""
     try:
         handler = logging.FileHandler(file, encoding="utf-8")
     except OSError as error:

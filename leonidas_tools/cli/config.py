@@ -102,11 +102,7 @@ def schema(
 
 
 def _findings(path: Path) -> Iterator[FoundSettings]:
-    """Yield all problems; check the rest of the settings without invalid keys.
-
-    Raises:
-        ConfigurationError: The file cannot be read.
-    """
+    """Yield all problems; check the rest of the settings without invalid keys."""
     from leonidas_tools.settings.load import configuration_error, read_text
     from leonidas_tools.settings.problem import KeyLines
     from leonidas_tools.settings.valid_part import valid_part

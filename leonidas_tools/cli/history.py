@@ -52,11 +52,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line."
 
 
 def _answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None) -> T:
-    """Return the result of a query of the store.
-
-    Raises:
-        ConfigurationError: There is no such file, or it is not a store.
-    """
+    """Return the result of a query of the store."""
     from leonidas_tools.settings.load import load
     from leonidas_tools.store import Store
     from leonidas_tools.store.address import database_url
@@ -90,11 +86,7 @@ def _answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: 
 
 
 def _check_file(file: Path) -> None:
-    """Refuse a file that is not a database: opened as a store, it would be set aside.
-
-    Raises:
-        ConfigurationError: The file is not a database, or cannot be read.
-    """
+    """Refuse a file that is not a database: opened as a store, it would be set aside."""
     from leonidas_tools.files.reading import open_file, why_unreadable
 
     try:
@@ -453,11 +445,7 @@ def paced(
 
 
 def _check_status(status: str | None) -> None:
-    """Refuse a status that no call has.
-
-    Raises:
-        typer.BadParameter: The status is unknown.
-    """
+    """Refuse a status that no call has."""
     from leonidas_tools.calls.call import known_status
     from leonidas_tools.errors import ToolValidationError
     from leonidas_tools.store.rows import INTERRUPTED, STARTED
@@ -470,11 +458,7 @@ def _check_status(status: str | None) -> None:
 
 
 def _moment(text: str | None, option: str) -> float | None:
-    """Return seconds since the epoch, from a duration ago, or a date with or without a time.
-
-    Raises:
-        typer.BadParameter: The text is neither.
-    """
+    """Return seconds since the epoch, from a duration ago, or a date with or without a time."""
     from leonidas_tools.settings.fields import seconds
 
     if text is None:

@@ -145,11 +145,7 @@ def token(
 
 
 def _check_packages(*packages: str) -> None:
-    """Raise an error if a package of the extra `serve` is not installed.
-
-    Raises:
-        ConfigurationError: A package is not installed; the message has the command to install it.
-    """
+    """Raise an error if a package of the extra `serve` is not installed."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise ConfigurationError(
@@ -159,11 +155,7 @@ def _check_packages(*packages: str) -> None:
 
 
 def _secret(variable: str, file: Path | None) -> str:
-    """Return the secret.
-
-    Raises:
-        ConfigurationError: There is no secret, or it cannot be read.
-    """
+    """Return the secret."""
     if file is not None:
         from leonidas_tools.files.reading import read_file, why_unreadable
 

@@ -241,11 +241,7 @@ class Api:
         return Route(path, answer, methods=[operation.method])
 
     def _count_change(self) -> None:
-        """Count one request that changes something.
-
-        Raises:
-            HTTPException: There were too many requests.
-        """
+        """Count one request that changes something."""
         if not self._change_rate.spend():
             raise HTTPException(429, "Too many requests: wait a second", {"Retry-After": "1"})
 

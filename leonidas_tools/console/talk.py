@@ -82,11 +82,7 @@ class _Waiting:
         self._filled = asyncio.Event()
 
     def put(self, item: bytes | str) -> None:
-        """Add an item.
-
-        Raises:
-            _ClosedError: Too many messages are in the queue.
-        """
+        """Add an item."""
         self._items.append(item)
         if isinstance(item, str):
             self._texts += 1
@@ -177,11 +173,7 @@ class TalkEndpoint:
             await _close(websocket, closed.code, closed.reason)
 
     def _start(self) -> _Talk:
-        """Start a conversation.
-
-        Raises:
-            _ClosedError: No conversation can start now.
-        """
+        """Start a conversation."""
         if self._agents is None:
             raise _ClosedError(_REFUSED, "There is no agent to talk to here")
         if self._closing.is_set():
@@ -413,12 +405,7 @@ def _end_of(agent: asyncio.Task[None]) -> _ClosedError:
 
 
 async def _sent(websocket: WebSocket, item: bytes | str) -> None:
-    """Send one message.
-
-    Raises:
-        WebSocketDisconnect: The client has disconnected.
-        _ClosedError: The client reads too slowly.
-    """
+    """Send one message."""
     try:
         async with asyncio.timeout(_LONGEST_SEND_SECONDS):
             if isinstance(item, bytes):

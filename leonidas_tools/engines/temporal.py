@@ -181,11 +181,7 @@ class TemporalEngine:
     async def _start(
         self, client: Client, identifier: str, asked: there.TemporalCall
     ) -> WorkflowHandle[Any, Any]:
-        """Start the workflow, unless one with this id exists.
-
-        Raises:
-            ToolError: It is unknown whether the workflow has started.
-        """
+        """Start the workflow, unless one with this id exists."""
         try:
             return await client.start_workflow(
                 there.WORKFLOW,

@@ -200,11 +200,7 @@ class _Walk:
         self._links, self._exists = 0, True
 
     def open(self) -> tuple[int, Way]:
-        """Return the last file on the way that exists, and the way to the path.
-
-        Raises:
-            OSError: A folder cannot be opened, or there are too many links.
-        """
+        """Return the last file on the way that exists, and the way to the path."""
         try:
             while self._parts:
                 self._step(self._parts.popleft())

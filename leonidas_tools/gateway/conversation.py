@@ -75,11 +75,7 @@ class _Unsent:
         self._all_sent = asyncio.Event()
 
     def put(self, item: bytes | str) -> None:
-        """Add an item.
-
-        Raises:
-            CloseError: The queue is too long.
-        """
+        """Add an item."""
         self._items.append(item)
         self._filled.set()
         self._all_sent.clear()

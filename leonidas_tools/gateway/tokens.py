@@ -142,11 +142,7 @@ def resumption_of(token: str, secret: str, user: str) -> Resumed | None:
 
 
 def _claims(token: bytes | str, secret: str, audience: str, *names: str) -> dict[str, Any]:
-    """Return the claims of a token.
-
-    Raises:
-        TokenError: The token is not valid.
-    """
+    """Return the claims of a token."""
     try:
         claims: dict[str, Any] = jwt.decode(
             token,

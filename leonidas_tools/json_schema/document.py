@@ -121,11 +121,7 @@ class Document:
         raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
 
     def _refuse_malformed(self) -> None:
-        """Refuse keywords without the form that this package reads, also where the draft has none.
-
-        Raises:
-            SchemaError: The value of a keyword is not an object or not a list.
-        """
+        """Refuse keywords without the form that this package reads, even if the draft has none."""
         level: list[Any] = [self.schema]
         for _ in range(MAX_SCHEMA_DEPTH):
             following: list[Any] = []
@@ -135,11 +131,7 @@ class Document:
             level = following
 
     def _note_work(self, part: dict[str, Any], depth: int) -> None:
-        """Record the patterns and the long lists of options that values are compared with.
-
-        Raises:
-            SchemaError: The patterns are too many or too long to be compiled quickly.
-        """
+        """Record the patterns and the long lists of options that values are compared with."""
         options, pattern, named = (part.get(k) for k in ("enum", "pattern", "patternProperties"))
         if isinstance(options, list) and len(options) > MAX_PLAIN_OPTIONS:
             kinds = {type(each) for each in options}

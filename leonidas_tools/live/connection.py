@@ -194,11 +194,7 @@ class _Received:
         """Turns of the event loop that other tasks need after the last message."""
 
     async def sound(self) -> Sequence[ProcessorPart] | None:
-        """Return the parts of the next message if it is audio, or `None` to leave it to `recv`.
-
-        Raises:
-            ValueError: The message has too many values; it is consumed.
-        """
+        """Return the parts of the next message if it is audio, or `None` to leave it to `recv`."""
         try:
             self._unread = await self._socket.recv(decode=False)
         except ConnectionClosed as error:  # `recv` raises it again; the socket might not
@@ -236,9 +232,6 @@ def _without_arguments(text: bytes) -> tuple[bytes, Sequence[Any]]:
     """Return a message without the arguments of its calls, and those arguments.
 
     The model waits for a response even if a call has too many arguments to run.
-
-    Raises:
-        ValueError: The message has too many values even without the arguments.
     """
     message = {} if has_too_many_values(text) else json.loads(text)
     calls = message.get("toolCall", {}).get("functionCalls", [])

@@ -157,11 +157,7 @@ class ConversationRunner:
     # Messages.
 
     async def _serve(self, link: connection.Connection) -> None:
-        """Send and receive until the conversation is over, or another connection is wanted.
-
-        Raises:
-            google.genai.errors.APIError: The connection is closed.
-        """
+        """Send and receive until the conversation is over, or another connection is wanted."""
         # Not tasks of the processor's context: an error in one of them would end that context.
         receiving = asyncio.create_task(link.receive(self._conversation))
         sending = asyncio.create_task(self._send(link))

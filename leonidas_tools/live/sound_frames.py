@@ -91,11 +91,7 @@ def sound_parts(raw: bytes | str) -> Sequence[ProcessorPart] | None:
 
 
 def _part(piece: Any, role: str) -> ProcessorPart:
-    """Return the part of one piece of audio.
-
-    Raises:
-        ValueError: The piece is not audio, or has other fields.
-    """
+    """Return the part of one piece of audio."""
     if piece.keys() != _PART or piece["inlineData"].keys() != _BLOB:
         raise ValueError("not only audio")
     kind, data = piece["inlineData"]["mimeType"], piece["inlineData"]["data"]

@@ -250,11 +250,7 @@ class MCPServer:
             self._on_tools([] if listing is None else await self.definitions.read(listing))
 
     async def _connected(self) -> MCPConnection:
-        """Return the open connection, which the first call of a lazy server opens.
-
-        Raises:
-            RetryableError: The server is not connected.
-        """
+        """Return the open connection, which the first call of a lazy server opens."""
         self._wanted.set()
         if self._is_lazy and self.state in {ServerState.STANDBY, ServerState.STARTING}:
             await self.wait_for(ServerState.READY, ServerState.DOWN, ServerState.STOPPED)
@@ -316,11 +312,7 @@ class MCPServer:
 
 
 async def _import(module: str) -> None:
-    """Import a module in a thread, because the client library takes half a second.
-
-    Raises:
-        ImportError: The module, or one that it needs, is missing.
-    """
+    """Import a module in a thread, because the client library takes half a second."""
     # Even if it seems loaded: while another server imports it, its lock would block the loop.
     worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-import")
     try:

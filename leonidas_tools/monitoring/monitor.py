@@ -319,11 +319,7 @@ class Monitor:
 
 
 def _started_page(exporter: PrometheusExporter, port: int) -> AbstractContextManager[str]:
-    """Start the page on this port, or on the next one that is free.
-
-    Raises:
-        OSError: All these ports are in use.
-    """
+    """Start the page on this port, or on the next one that is free."""
     last = min(port + _MOST_PORTS, _PORTS) - 1
     for tried in range(port, last + 1):
         page = exporter.serve(tried)

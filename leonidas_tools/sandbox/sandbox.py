@@ -298,11 +298,7 @@ class Sandbox:
         return request | (self._landlock(folders) if backend == "landlock" else {})
 
     def _open_directory(self, path: str) -> int:
-        """Open a working directory, beneath its root if it has one.
-
-        Raises:
-            OSError: There is no such directory.
-        """
+        """Open a working directory, beneath its root if it has one."""
         try:
             place = Roots(self._roots).place(path)
         except OutsideError:
@@ -477,11 +473,7 @@ async def _to_the_end(running: Running) -> None:
 
 
 def _check_words(words: Sequence[str]) -> None:
-    """Check that the system can pass these arguments to a program.
-
-    Raises:
-        UnrunnableError: A word has a null character or a lone surrogate, or is too long.
-    """
+    """Check that the system can pass these arguments to a program."""
     for word in words:
         try:
             data = os.fsencode(word)
@@ -492,11 +484,7 @@ def _check_words(words: Sequence[str]) -> None:
 
 
 def _program(name: str, path: str) -> str:
-    """Return the path of a program.
-
-    Raises:
-        FileNotFoundError: There is no such program.
-    """
+    """Return the path of a program."""
     executable = shutil.which(name, path=path)
     if executable is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)

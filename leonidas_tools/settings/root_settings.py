@@ -27,11 +27,7 @@ class OpenedRoots:
 
 
 def _open(value: Any, info: ValidationInfo, *, made: bool = False) -> Root:
-    """Open a file or folder, unless it is open already.
-
-    Raises:
-        ValueError: It is no path, or cannot be opened.
-    """
+    """Open a file or folder, unless it is open already."""
     if isinstance(value, Root):
         return value
     if not isinstance(value, str | Path) or not str(value):
@@ -60,11 +56,7 @@ def _open_folder(value: Any, info: ValidationInfo) -> Root:
 
 
 def _or_workspace(value: Any, info: ValidationInfo) -> Any:
-    """Return the folders; the workspace if there are none.
-
-    Raises:
-        ValueError: The list of folders is empty, or the workspace cannot be opened.
-    """
+    """Return the folders; the workspace if there are none."""
     if value is None:
         context = info.context if isinstance(info.context, OpenedRoots) else OpenedRoots()
         return (_open(context.workspace, info, made=True),)

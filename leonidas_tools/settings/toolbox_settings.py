@@ -22,11 +22,7 @@ class ToolboxSettings(SettingsModel):
 
 
 def _read(item: Any) -> Any:
-    """Return the fields of a toolbox, given its name, or a mapping of its name to its settings.
-
-    Raises:
-        ValueError: The item is neither.
-    """
+    """Return the fields of a toolbox, given its name, or a mapping of its name to its settings."""
     if isinstance(item, str):
         return {"name": item}
     if isinstance(item, ToolboxSettings):

@@ -180,11 +180,7 @@ class CallStarts:
     def _lost(
         self, call: ToolCall, database: Database, elsewhere: CallsElsewhere | None
     ) -> ToolResult | None:
-        """Return the result for a call that has run here although the store has no record of it.
-
-        Raises:
-            StoreError: Records of the session's calls in other processes are lost.
-        """
+        """Return the result for a call that has run here although the store has no record of it."""
         key = self._key(call)
         if key in self._runs and (innermost() is None or self._runs[key] is not innermost()):
             return repeated(call.name)

@@ -58,11 +58,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def _address(address: str) -> str:
-    """Check the base URL of a service.
-
-    Raises:
-        ValueError: The address is not an HTTP URL.
-    """
+    """Check the base URL of a service."""
     if not address.startswith(("http://", "https://")):
         raise ValueError("is not an HTTP URL: begin it with https:// or http://")
     return address.rstrip("/")
@@ -189,11 +185,7 @@ class Weather:
 async def _get(
     client: httpx2.AsyncClient, address: str, asked: Mapping[str, Any], kind: type[M]
 ) -> M:
-    """Request JSON of bounded size from a service, without following redirects.
-
-    Raises:
-        ToolError: The service does not respond, or the response is invalid.
-    """
+    """Request JSON of bounded size from a service, without following redirects."""
     headers = {"accept": "application/json", "accept-encoding": "identity"}
     body = bytearray()
     try:

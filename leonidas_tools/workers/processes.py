@@ -305,11 +305,7 @@ class WorkerProcess:
         return self._receive(_SPARE_BYTES)
 
     def _receive(self, most_bytes: int) -> list[Any]:
-        """Return the next answer without its number.
-
-        Raises:
-            ProcessDiedError: There is none, or it violates the protocol.
-        """
+        """Return the next answer without its number."""
         (length,) = HEADER.unpack(self._read(HEADER.size))
         if length > most_bytes:
             raise ProcessDiedError

@@ -165,11 +165,7 @@ class _Clock:
         self._timeout_seconds = seconds
 
     async def next(self, chunks: AsyncGenerator[Chunk]) -> Chunk | None:
-        """Return the next chunk, or `None` at the end.
-
-        Raises:
-            ModelError: The answer has timed out.
-        """
+        """Return the next chunk, or `None` at the end."""
         begun = time.monotonic()
         try:
             async with asyncio.timeout(self.seconds_left):

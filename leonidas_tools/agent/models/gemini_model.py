@@ -238,11 +238,7 @@ class _Pieces:
             )
 
     def end(self) -> End:
-        """Return the end of the answer.
-
-        Raises:
-            ModelError: The stream ended before the answer was complete.
-        """
+        """Return the end of the answer."""
         if self._end is None:
             raise ModelError(
                 "the server closed the stream before its answer was complete",

@@ -392,11 +392,7 @@ class _Collected:
         self._characters = 0
 
     def add(self, chunk: Chunk) -> None:
-        """Add a chunk.
-
-        Raises:
-            ModelError: The answer is longer than 2,000,000 characters.
-        """
+        """Add a chunk."""
         if isinstance(chunk, TextDelta):
             (self._thought if chunk.is_thought else self._text).append(chunk.text)
             self._grow(len(chunk.text))

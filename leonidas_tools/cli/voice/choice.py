@@ -47,11 +47,7 @@ class VoiceOptions:
         return ChosenVoice(microphone=microphone, speaker=speaker, ends=ends, why_not=why_not)
 
     def _why_no_devices(self, microphone: Microphone | None, speaker: Speaker | None) -> str:
-        """Return why a missing device cannot be used; empty if it can.
-
-        Raises:
-            ConfigurationError: There is no voice, but an option requires it.
-        """
+        """Return why a missing device cannot be used; empty if it can."""
         try:
             require_devices(microphone=microphone is None, speaker=speaker is None)
         except ConfigurationError as error:

@@ -134,11 +134,7 @@ class RenewingProvider(OAuthClientProvider):
             await asyncio.shield(self._renewal)
 
     async def _renew(self) -> None:
-        """Renew the token, or load a token that another process has renewed meanwhile.
-
-        Raises:
-            LoginError: The authorization server does not respond in time, or with a 5xx or 429.
-        """
+        """Renew the token, or load a token that another process has renewed meanwhile."""
         async with self._file.turn(_PATIENCE_SECONDS):
             await self._catch_up()
             if not self._is_due():

@@ -132,11 +132,7 @@ _WANTING = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
 
 
 async def _read(response: httpx2.Response) -> None:
-    """Read the whole body of a response, within limits of time and length.
-
-    Raises:
-        LoginError: The response is too long or too slow.
-    """
+    """Read the whole body of a response, within limits of time and length."""
     body, place = bytearray(), shown_place(str(response.request.url))
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):

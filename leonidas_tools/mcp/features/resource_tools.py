@@ -123,11 +123,7 @@ async def _listed_resources(
 
 
 async def _read_resource(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
-    """Return a single text as text, and other contents as embedded resources.
-
-    Raises:
-        ToolError: The server has no such resource.
-    """
+    """Return a single text as text, and other contents as embedded resources."""
     uri = str(arguments["uri"])
     try:
         read = await client.read_resource(uri)
@@ -194,11 +190,7 @@ async def _listed_prompts(client: Client, arguments: Mapping[str, Any]) -> mcp_t
 
 
 async def _got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
-    """Return the messages of a prompt in order, with images, audio and resources as content.
-
-    Raises:
-        ToolError: The server has no such prompt, or requires other arguments.
-    """
+    """Return the messages of a prompt in order, with images, audio and resources as content."""
     name = str(arguments["name"])
     try:
         prompt = await client.get_prompt(name, arguments.get("arguments") or {})

@@ -117,11 +117,7 @@ class SamplingRequests:
         )
 
     async def _ask(self, request: SamplingRequest, meta: RequestParamsMeta | None) -> None:
-        """Ask the user of the call that the request belongs to.
-
-        Raises:
-            RefusedError: A rule or the user denies the request, or the call is unknown.
-        """
+        """Ask the user of the call that the request belongs to."""
         call = self._calls.asking(meta)
         if call is None:
             raise RefusedError("the call that it belongs to is unknown", _REFUSED)

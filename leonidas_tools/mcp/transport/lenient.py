@@ -215,11 +215,7 @@ def _has_too_many_items(value: Any) -> bool:
 
 
 def _accepted(tool: Any, version: str) -> Any:
-    """Return the tool in a form that the client library accepts.
-
-    Raises:
-        ValidationError: The library does not accept the tool.
-    """
+    """Return the tool in a form that the client library accepts."""
     try:
         return _checked(tool, version)
     except ValidationError as error:

@@ -275,11 +275,7 @@ class _ResponseOnly(JSONRPCResponse):
 
 
 def _read(line: bytes) -> JSONRPCMessage:
-    """Return the message in a line.
-
-    Raises:
-        ValidationError: The line is not a message.
-    """
+    """Return the message in a line."""
     line = well_formed(line)
     if not is_asked(line[:SEARCHED_BYTES]):
         # Most messages are responses; this model parses them in a third of the time.

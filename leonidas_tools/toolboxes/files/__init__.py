@@ -382,11 +382,7 @@ def _taken_back(
     before: OriginalFile | None,
     made: list[str],
 ) -> None:
-    """Restore the previous file, unless the file has been changed since.
-
-    Raises:
-        ToolError: The file has been changed.
-    """
+    """Restore the previous file, unless the file has been changed since."""
     root = place.root.descriptor
     with opened_folder(root, head) as folder:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)

@@ -29,11 +29,7 @@ _PROGRAM_GRACE_SECONDS = 20.0
 
 
 def _command(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Check a command.
-
-    Raises:
-        ValueError: The command has no program, or has a null character.
-    """
+    """Check a command."""
     if not command or not command[0].strip():
         raise ValueError("is empty: list the program and its arguments")
     if any("\0" in each for each in command):
@@ -42,11 +38,7 @@ def _command(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _program(value: Any) -> Any:
-    """Return the settings of a program; a list is its command.
-
-    Raises:
-        ValueError: The value is a text, which a shell would have to split.
-    """
+    """Return the settings of a program; a list is its command."""
     if isinstance(value, str):
         raise ValueError("is a string: list the program and its arguments, such as [code, --wait]")  # noqa: TRY004 - pydantic reports ValueErrors
     return {"command": value} if isinstance(value, list | tuple) else value

@@ -231,11 +231,7 @@ class _FolderListing:
 
 
 def _list_files(folder: int) -> _FolderListing:
-    """List the regular files beneath an open folder, without hidden files and links.
-
-    Raises:
-        OSError: The folder cannot be read.
-    """
+    """List the regular files beneath an open folder, without hidden files and links."""
     files: dict[str, float] = {}
     left_out = 0
     # Unlike `fwalk`, this raises if the folder cannot be read.
@@ -261,11 +257,7 @@ def _list_files(folder: int) -> _FolderListing:
 
 
 def _read_pieces(folder: int, path: str) -> list[str] | None:
-    """Return the text of a file in pieces; `None` if the file is not UTF-8 text.
-
-    Raises:
-        OSError: The file cannot be read, or the path leads out of the folder.
-    """
+    """Return the text of a file in pieces; `None` if the file is not UTF-8 text."""
     with os.fdopen(open_regular(folder, path), "rb") as file:
         data = file.read(_MOST_FILE_BYTES)
     try:

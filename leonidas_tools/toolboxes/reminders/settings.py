@@ -12,11 +12,7 @@ from leonidas_tools.settings.model import SettingsModel
 
 
 def _known_zone(name: str) -> str:
-    """Check the name of a time zone.
-
-    Raises:
-        ValueError: There is no such time zone.
-    """
+    """Check the name of a time zone."""
     try:
         ZoneInfo(name)
     except (ValueError, OSError, LookupError):
@@ -25,11 +21,7 @@ def _known_zone(name: str) -> str:
 
 
 def _webhook(address: str) -> str:
-    """Check the URL of a webhook.
-
-    Raises:
-        ValueError: The address is not an HTTP URL.
-    """
+    """Check the URL of a webhook."""
     if not address.startswith(("http://", "https://")):
         raise ValueError("is not an HTTP URL: begin it with https:// or http://")
     return address

@@ -189,11 +189,7 @@ class WebTools:
 async def _extracted(
     process: asyncio.subprocess.Process, page: Fetched, characters: int
 ) -> dict[str, str]:
-    """Return the title, text and date of a page.
-
-    Raises:
-        ToolError: The page is not text, or the program cannot parse it.
-    """
+    """Return the title, text and date of a page."""
     is_html = _kind_of(page) in _PAGES
     charset = (page.charset or "")[:_LONGEST_CHARSET]
     asked = json.dumps({"charset": charset, "characters": characters, "is_html": is_html})
@@ -214,11 +210,7 @@ def _is_readable(url: str) -> bool:
 
 
 def _kind_of(page: Fetched) -> str:
-    """Return the media type of a text page.
-
-    Raises:
-        ToolError: The page is not text, but for example an image.
-    """
+    """Return the media type of a text page."""
     head = page.body[:_HEAD_BYTES]
     kind = next((kind for mark, kind in _SIGNATURES if head.startswith(mark)), page.kind)
     is_binary = b"\0" in head and not head.startswith(_WIDE_MARKS)
@@ -240,11 +232,7 @@ def _most_like(name: str, names: Sequence[str]) -> list[str]:
 
 
 async def _open(argv: list[str]) -> None:
-    """Start the browser without waiting for it.
-
-    Raises:
-        ToolError: The browser cannot be started.
-    """
+    """Start the browser without waiting for it."""
     try:
         await asyncio.create_subprocess_exec(
             *argv,

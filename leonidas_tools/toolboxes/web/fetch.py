@@ -188,11 +188,7 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
         raise last or unreachable(host)
 
     async def addresses(self, host: str, port: int) -> Collection[str]:
-        """Return the addresses of a host, if all of them are allowed.
-
-        Raises:
-            ToolError: An address is private, or there is no address.
-        """
+        """Return the addresses of a host, if all of them are allowed."""
         try:
             found = await self._resolve(host, port)
         except (OSError, UnicodeError):
@@ -301,9 +297,6 @@ def _decoder(coding: str) -> Callable[[bytes, int], bytes | None]:
     """Return a callback that decompresses a piece of the body to at most N bytes.
 
     It returns `None` once the compressed data has ended: what follows would be kept in memory.
-
-    Raises:
-        ToolError: The server uses a content coding that was not requested.
     """
     coding = coding.strip().lower()
     if coding in ("", "identity"):

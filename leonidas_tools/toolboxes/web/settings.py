@@ -18,11 +18,7 @@ def _address(address: str) -> str:
 
 
 def _region(region: str) -> str:
-    """Check a region.
-
-    Raises:
-        ValueError: The text is not a region.
-    """
+    """Check a region."""
     region = region.lower()
     if not re.fullmatch(r"[a-z]{2}-[a-z]{2,4}", region):
         raise ValueError("is not a region: write the country and the language, such as 'pt-pt'")
@@ -30,11 +26,7 @@ def _region(region: str) -> str:
 
 
 def _host(host: str) -> str:
-    """Return a host in normalized form.
-
-    Raises:
-        ValueError: The text has more than a host.
-    """
+    """Return a host in normalized form."""
     host = host.strip("[]")
     if "/" in host or host.count(":") == 1:
         raise ValueError("is more than a host: leave out the scheme, the port and the path")
