@@ -40,9 +40,9 @@ _SECCOMP_MODE_FILTER = 2
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION = 0x20080522
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_MOST_STATUS_BYTES = 4096
+_FLAG_VERSION = 1
+_MAX_STATUS_BYTES = 4096
 _QUIET_SECONDS = 0.05
-_UNBOUNDED = resource.RLIM_INFINITY
 _libc = ctypes.CDLL(None, use_errno=True)
 
 # Access rights of Landlock for directories and files.
@@ -134,7 +134,7 @@ class _Supervisor:
         control, owner, request = socket.socket(fileno=fds[1]), fds[2], _read_request(fds[0])
         try:
             deadline = time.monotonic() + request["timeout_seconds"]
-            problem = os.read(problem_out, _MOST_STATUS_BYTES)  # returns when the program starts
+            problem = os.read(problem_out, _MAX_STATUS_BYTES)  # returns when the program starts
             began = time.monotonic()
             watched = (control.fileno(), owner, os.pidfd_open(self._child))
             # A new supervisor would compete with the starting program for the processor.
@@ -147,15 +147,15 @@ class _Supervisor:
             if request["private"]:  # removed here, as the owner may be dead
                 with contextlib.suppress(OSError, RecursionError):
                     _remove(request["private"])
-        told = {
+        report = {
             "problem": problem.decode(errors="replace"),
-            "status": os.read(status_out, _MOST_STATUS_BYTES).decode(errors="replace"),
+            "status": os.read(status_out, _MAX_STATUS_BYTES).decode(errors="replace"),
             "exit_code": code,
             "stopped_by": stopped_by or self._groups.reached() or _limit_reached(code),
             "seconds": seconds,
             "cpu_seconds": usage.ru_utime + usage.ru_stime,
         }
-        control.sendall(json.dumps(told).encode())
+        control.sendall(json.dumps(report).encode())
         control.close()
         self._groups.remove()
         self._call_next(taken)
@@ -432,18 +432,18 @@ def _set_limits(request: dict[str, Any], limited: set[str]) -> None:
         resource.RLIMIT_NOFILE: request["open_files"],
         # With a control group, a program may reserve more memory than it uses.
         resource.RLIMIT_DATA if "memory" in limited else resource.RLIMIT_AS: memory,
-        resource.RLIMIT_NPROC: None if "pids" in limited else _most_of_user(request),
+        resource.RLIMIT_NPROC: None if "pids" in limited else _max_threads_of_user(request),
     }
     for kind, value in limits.items():
         if value is not None:
             hard = value + 1 if kind == resource.RLIMIT_CPU else value
-            most = resource.getrlimit(kind)[1]
-            if most != _UNBOUNDED:
-                hard = min(hard, most)
+            inherited = resource.getrlimit(kind)[1]
+            if inherited != resource.RLIM_INFINITY:
+                hard = min(hard, inherited)
             resource.setrlimit(kind, (min(value, hard), hard))
 
 
-def _most_of_user(request: dict[str, Any]) -> int | None:
+def _max_threads_of_user(request: dict[str, Any]) -> int | None:
     """Return the maximum number of threads of the user, if nothing else limits it."""
     if request["processes"] is None or request["limits_inside"]:
         return None
@@ -520,8 +520,7 @@ def _allow(ruleset: int, place: str | int, access: int) -> None:
 
 def landlock_abi() -> int:
     """Return the Landlock version of the kernel; 0 if it has none."""
-    flag_version = 1
-    version = int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), flag_version))
+    version = int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _FLAG_VERSION))
     return max(version, 0)
 
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 OnOutput: TypeAlias = "Callable[[Stream, bytes], object]"
-StoppedBy: TypeAlias = Literal[
-    "timeout", "cancelled", "cpu", "memory", "file_size", "output", "launcher"
-]
+StoppedBy: TypeAlias = Literal["timeout", "cancelled", "cpu", "memory", "file_size", "output"]
 
+MAX_ARGUMENT_BYTES = 131_071
+"""Maximum length of an argument on Linux, in bytes."""
 _CHUNK_BYTES = 65_536
 _FLOOD = 64
 """Multiple of the kept output that a program may print before it is killed."""
-_MOST_REPORT_BYTES = 65_536
+_MAX_REPORT_BYTES = 65_536
 
 
 class NoSandboxError(ToolError):
@@ -45,18 +45,13 @@ class NoSandboxError(ToolError):
 
 
 class UnrunnableError(ToolError):
-    """Raised when the system cannot pass such arguments to a program: nothing has run.
-
-    Args:
-        most_bytes: The maximum length of an argument, in bytes.
-    """
+    """Raised when the system cannot pass such arguments to a program: nothing has run."""
 
     status = "invalid_argument"
 
-    def __init__(self, most_bytes: int) -> None:
-        super().__init__(
-            say("unrunnable_program", most=most_bytes), reason_code="unrunnable_program"
-        )
+    def __init__(self) -> None:
+        message = say("unrunnable_program", most=MAX_ARGUMENT_BYTES)
+        super().__init__(message, reason_code="unrunnable_program")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,8 +161,6 @@ class Running:
         """Raise an error if the program was not started."""
         if not report:
             raise NoSandboxError("the launcher ended unexpectedly")
-        if "unavailable" in report:
-            raise NoSandboxError(report["unavailable"])
         number, _, text = report["problem"].partition(" ")
         if number == "cannot":
             raise NoSandboxError(f"cannot {text}")
@@ -220,7 +213,7 @@ class Running:
         except OSError:
             data = b""
         self._report += data
-        if data and len(self._report) < _MOST_REPORT_BYTES:
+        if data and len(self._report) < _MAX_REPORT_BYTES:
             return
         self._loop.remove_reader(self._control)
         for stream, fd in tuple(self._open.items()):

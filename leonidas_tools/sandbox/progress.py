@@ -17,21 +17,18 @@ _SHOWN_CHARACTERS = 2_000
 def output_as_progress(ctx: ToolContext) -> OnOutput:
     """Return a callback that reports new output: the first piece at once, then every 0.2 s."""
     loop = asyncio.get_running_loop()
-    decoders = {
-        name: codecs.getincrementaldecoder("utf-8")(errors="replace")
-        for name in ("stdout", "stderr")
-    }
     unseen = {"stdout": "", "stderr": ""}
-    told_at = float("-inf")
+    decoders = {name: codecs.getincrementaldecoder("utf-8")(errors="replace") for name in unseen}
+    reported_at = float("-inf")
 
     def report(stream: str, data: bytes) -> None:
-        nonlocal told_at
+        nonlocal reported_at
         unseen[stream] += decoders[stream].decode(data)
         unseen[stream] = unseen[stream][-_SHOWN_CHARACTERS:]
-        if loop.time() - told_at >= _BETWEEN_SECONDS:
-            told_at = loop.time()
-            told: dict[str, Any] = {name: text for name, text in unseen.items() if text}
-            ctx.progress(**told)
+        if loop.time() - reported_at >= _BETWEEN_SECONDS:
+            reported_at = loop.time()
+            pieces: dict[str, Any] = {name: text for name, text in unseen.items() if text}
+            ctx.progress(**pieces)
             unseen.update(stdout="", stderr="")
 
     return report

@@ -26,6 +26,7 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.sandbox import launcher
 from leonidas_tools.sandbox.launcher import FIRST_FOLDER_FD, SECCOMP_FD, STATUS_FD
 from leonidas_tools.sandbox.process import (
+    MAX_ARGUMENT_BYTES,
     Finished,
     NoSandboxError,
     OnOutput,
@@ -43,8 +44,6 @@ logger = visible_logger(__name__)
 
 Backend: TypeAlias = Literal["auto", "bubblewrap", "landlock", "none"]
 _GRACE_SECONDS = 10.0
-_LONGEST_WORD_BYTES = 131_071
-"""Maximum length of an argument on Linux, in bytes."""
 _OWN_PROCESSES = 2
 """The number of bubblewrap's own processes that count against the limit of a group."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -243,10 +242,7 @@ class Sandbox:
         """
         backend = await self.chosen_backend()
         job = _Command(
-            argv=argv,
-            timeout_seconds=timeout_seconds,
-            on_output=on_output,
-            has_channel=True,
+            argv=argv, timeout_seconds=timeout_seconds, on_output=on_output, has_channel=True
         )
         async with self._started(job, backend) as running:
             yield running
@@ -259,7 +255,7 @@ class Sandbox:
         finally:
             running.stop()
             try:
-                await _to_the_end(running)
+                await _wait_until_ended(running)
             finally:
                 running.close()
 
@@ -306,11 +302,7 @@ class Sandbox:
         return open_folder(place.root.descriptor, place.path)
 
     def _bubblewrap(
-        self,
-        argv: Sequence[str],
-        environment: Mapping[str, str],
-        directory: str,
-        folders: _Folders,
+        self, argv: Sequence[str], environment: Mapping[str, str], directory: str, folders: _Folders
     ) -> dict[str, Any]:
         program = shutil.which("bwrap")
         if program is None:
@@ -319,12 +311,11 @@ class Sandbox:
         if inside:
             # In the user namespace of the sandbox this counts only processes in the sandbox.
             argv = ["prlimit", f"--nproc={self.limits.processes}", "--", *argv]
-        files = [*_SYSTEM_FILES, *(_NETWORK_FILES if self.network else ())]
         return {
             "argv": _in_bubblewrap(
                 argv,
                 program=program,
-                system=(*_SYSTEM, *files),
+                system=self._system(),
                 read_only=folders.add_all(self._read_only),
                 roots=folders.add_all(self._roots),
                 network=self.network,
@@ -345,21 +336,21 @@ class Sandbox:
                 f"the kernel has version {abi} of Landlock, and {launcher.LANDLOCK_ABI} is needed "
                 "(Linux 6.12)"
             )
-        files = [*_SYSTEM_FILES, *(_NETWORK_FILES if self.network else ())]
         return {
             "landlock": {
-                "read": [*_SYSTEM, *files, *folders.add_all(self._read_only).values()],
+                "read": [*self._system(), *folders.add_all(self._read_only).values()],
                 "write": [*_DEVICES, *folders.add_all(self._roots).values()],
             },
             "seccomp": self._filter(namespaces=False),
         }
 
-    def _filter(self, *, namespaces: bool) -> str:
-        if namespaces not in self._filters:
-            self._filters[namespaces] = self._new_filter(namespaces=namespaces)
-        return self._filters[namespaces]
+    def _system(self) -> Sequence[str]:
+        """Return the paths of the system that programs may read."""
+        return (*_SYSTEM, *_SYSTEM_FILES, *(_NETWORK_FILES if self.network else ()))
 
-    def _new_filter(self, *, namespaces: bool) -> str:
+    def _filter(self, *, namespaces: bool) -> str:
+        if namespaces in self._filters:
+            return self._filters[namespaces]
         try:
             code = filter_code(namespaces=namespaces, network=self.network)
         except (ImportError, OSError, RuntimeError) as error:
@@ -367,7 +358,8 @@ class Sandbox:
                 f"the system call filter cannot be created ({error}): install the extra 'sandbox' "
                 "and libseccomp"
             ) from error
-        return base64.b64encode(code).decode()
+        self._filters[namespaces] = base64.b64encode(code).decode()
+        return self._filters[namespaces]
 
     # --- the launcher ------------------------------------------------------------------------
 
@@ -379,8 +371,10 @@ class Sandbox:
             request["folders"] = len(folders.fds)
             control, theirs = socket.socketpair()
             sent.callback(theirs.close)
+            owner = os.pidfd_open(os.getpid())  # with which the launcher detects our death
+            sent.callback(os.close, owner)
             outputs: dict[Stream, int] = {}
-            fds = [_file(sent, json.dumps(request).encode()), theirs.fileno(), _own_process(sent)]
+            fds = [_file(sent, json.dumps(request).encode()), theirs.fileno(), owner]
             fds.append(_file(sent, job.input or b""))
             for stream in ("stdout", "stderr"):
                 outputs[stream], writing = os.pipe()
@@ -437,13 +431,6 @@ def _start_launcher() -> _LauncherProcess:
     return _LauncherProcess(connection=ours, process=process)
 
 
-def _own_process(sent: contextlib.ExitStack) -> int:
-    """Return a pidfd of this process, with which the launcher detects its death."""
-    fd = os.pidfd_open(os.getpid())
-    sent.callback(os.close, fd)
-    return fd
-
-
 def _file(sent: contextlib.ExitStack, data: bytes) -> int:
     """Return a descriptor of a file in memory with this content, positioned at its start."""
     fd = os.memfd_create("leonidas")
@@ -455,7 +442,7 @@ def _file(sent: contextlib.ExitStack, data: bytes) -> int:
     return fd
 
 
-async def _to_the_end(running: Running) -> None:
+async def _wait_until_ended(running: Running) -> None:
     """Wait at most 10 seconds until the program has ended, even if this task is cancelled."""
     loop = asyncio.get_running_loop()
     ends, cancelled = loop.time() + _GRACE_SECONDS, None
@@ -478,9 +465,9 @@ def _check_words(words: Sequence[str]) -> None:
         try:
             data = os.fsencode(word)
         except UnicodeEncodeError:
-            raise UnrunnableError(_LONGEST_WORD_BYTES) from None
-        if b"\0" in data or len(data) > _LONGEST_WORD_BYTES:
-            raise UnrunnableError(_LONGEST_WORD_BYTES)
+            raise UnrunnableError from None
+        if b"\0" in data or len(data) > MAX_ARGUMENT_BYTES:
+            raise UnrunnableError
 
 
 def _program(name: str, path: str) -> str:

@@ -103,8 +103,8 @@ def _restrict_modes(pyseccomp: Any, rules: Any) -> None:
     """Refuse files that run with the rights of our user outside, for any user of this machine."""
     for bit in (stat.S_ISUID, stat.S_ISGID):
         for name, position in _CHANGING_MODES.items():
-            given = pyseccomp.Arg(position, pyseccomp.MASKED_EQ, bit, bit)
-            _add(rules, pyseccomp.ERRNO(errno.EPERM), name, given)
+            mode = pyseccomp.Arg(position, pyseccomp.MASKED_EQ, bit, bit)
+            _add(rules, pyseccomp.ERRNO(errno.EPERM), name, mode)
 
 
 def _restrict_sockets(pyseccomp: Any, rules: Any, *, namespaces: bool, network: bool) -> None:
@@ -123,12 +123,9 @@ def _restrict_sockets(pyseccomp: Any, rules: Any, *, namespaces: bool, network: 
     _add(rules, refuse, "socket", pyseccomp.Arg(0, pyseccomp.GT, last))
     _add(rules, refuse, "socketpair", pyseccomp.Arg(0, pyseccomp.NE, int(socket.AF_UNIX)))
     if socket.AF_UNIX not in allowed:
-        for kind in set(range(_SOCKET_KINDS)) - {
-            int(socket.SOCK_STREAM),
-            int(socket.SOCK_SEQPACKET),
-        }:
-            given = pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _SOCKET_KINDS - 1, kind)
-            _add(rules, refuse, "socketpair", given)
+        for kind in set(range(_SOCKET_KINDS)) - {socket.SOCK_STREAM, socket.SOCK_SEQPACKET}:
+            masked = pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _SOCKET_KINDS - 1, kind)
+            _add(rules, refuse, "socketpair", masked)
 
 
 def _add(rules: Any, action: int, name: str, *arguments: Any) -> None:
