@@ -10,16 +10,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.lexicon import Kind, Meaning, is_complete, lexicon
-from leonidas_tools.approvals.words import clauses_of, is_number, numbers_in, words_of
+from leonidas_tools.approvals.words import ORDINALS, clauses_of, is_number, numbers_in, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_ORDINALS = (
-    "first primeiro primeira|second segundo segunda|third terceiro terceira|fourth quarto quarta|"
-    "fifth quinto quinta|sixth sexto sexta|seventh sétimo sétima|eighth oitavo oitava|"
-    "ninth nono nona|tenth décimo décima"
-)
 _DIGITS_HAN = "一二三四五六七八九十"
 _ORDINAL = "{0}|the {0}|the {0} one|the {0} option|o {0}|a {0} opção|{0} opção|{0} option"
 _NUMBER = "{0}|number {0}|option {0}|número {0}|opção {0}|a opção {0}|选{0}|选项{0}|第{0}|第{0}个"
@@ -87,7 +82,7 @@ def are_chosen(
     fields = [
         _Choice(each, given[name], name)
         for name, each in properties_of(schema).items()
-        if name in given and any(True for _ in options_of(each))
+        if name in given and _has_options(each)
     ]
     left = heard
     for field in fields:
@@ -121,7 +116,7 @@ def are_numbers_said(
     heard: set[Decimal] | None = None
     for name, each in properties_of(schema).items():
         value = given.get(name)
-        if any(True for _ in options_of(each)):
+        if _has_options(each):
             continue
         default = each.get("default") if isinstance(each, dict) else None
         if default is not None and value == default:
@@ -220,6 +215,10 @@ class _Choice:
                 start += 1
 
 
+def _has_options(schema: Any) -> bool:
+    return any(True for _ in options_of(schema))
+
+
 def _is_inside_number(words: Sequence[str], start: int, end: int) -> bool:
     """Return whether words are a part of a longer number: "two" of "twenty two"."""
     before, after = words[max(start - 1, 0) : start], words[end : end + 1]
@@ -230,12 +229,10 @@ def _is_inside_number(words: Sequence[str], start: int, end: int) -> bool:
 
 def _takes_text(schema: Any) -> bool:
     """Return whether a property accepts any text, which the user may say beside a choice."""
-    is_open = isinstance(schema, dict) and schema.get("type") not in (
-        "integer",
-        "number",
-        "boolean",
+    others = ("integer", "number", "boolean")
+    return (
+        isinstance(schema, dict) and schema.get("type") not in others and not _has_options(schema)
     )
-    return is_open and not any(True for _ in options_of(schema))
 
 
 def _is_given(schema: Any, value: Any) -> bool:
@@ -265,10 +262,10 @@ def _names(value: Any, name: str) -> Iterator[tuple[str, ...]]:
 def _phrases_for(place: int, *, numeric: bool) -> set[tuple[str, ...]]:
     """Return the phrases for the option at an index; omit bare numbers if options are numeric."""
     texts: list[str] = []
-    ordinals = [each.split() for each in _ORDINALS.split("|")]
-    if place < len(ordinals):
-        texts += [said for word in ordinals[place] for said in _ORDINAL.format(word).split("|")]
-        texts += [f"a {word}" for word in ordinals[place][2:]]
+    if place < len(ORDINALS):
+        for word in ORDINALS[place]:
+            texts += _ORDINAL.format(word).split("|")
+        texts += [f"a {word}" for word in ORDINALS[place][2:]]
     if not numeric:
         texts += _NUMBER.format("one" if place == 0 else place + 1).split("|")
         texts += _NUMBER.format(place + 1).split("|")

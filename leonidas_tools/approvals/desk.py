@@ -40,8 +40,8 @@ logger = visible_logger(__name__)
 FAILURE = "failure"
 """The `by` of a denial because nobody could be asked."""
 
-_REMEMBERED = 256
-_MOST_SPOKEN = 16
+_MAX_CLOSED = 256
+_MAX_SPOKEN = 16
 """Maximum number of spoken questions that are open at once."""
 _EXPIRED = "approval_expired"
 _CLOSED = {
@@ -155,7 +155,7 @@ class Approvals:
             why_not = "approval_failed" if by == FAILURE else "refused"
             question.waiter.set_result((decision, why_not))
         elif decision.answer is Answer.DENY and question.paused is None:
-            self._deliver(question, wording.denied(_tool(question), "refused", decision.reason))
+            self.deliver(question, wording.denied(_tool(question), "refused", decision.reason))
         else:
             self._start(question, decision)
 
@@ -186,7 +186,7 @@ class Approvals:
     @property
     def is_full(self) -> bool:
         """Return whether no further spoken question may be opened."""
-        return sum(question.is_spoken for question in self._open.values()) >= _MOST_SPOKEN
+        return sum(question.is_spoken for question in self._open.values()) >= _MAX_SPOKEN
 
     def is_behind_another(self, question: Question) -> bool:
         """Return whether another spoken question must be answered first.
@@ -324,7 +324,7 @@ class Approvals:
             call = replace(call, retried=True)  # it repeats only the call that waits
 
         def deliver(result: ToolResult) -> None:
-            self._deliver(question, _with_question(question, decision, result))
+            self.deliver(question, _with_question(question, decision, result))
 
         self.tell_running(question.call)
         try:
@@ -340,10 +340,6 @@ class Approvals:
         """Start the call of a closed question after the call that asked has ended."""
         # In an empty context, since it is a separate call.
         asyncio.get_running_loop().call_soon(self._start, question, decision, context=Context())
-
-    def deliver_late(self, question: Question, result: ToolResult) -> None:
-        """Notify the `on_result` listeners of a result, since no call waits for it."""
-        self._deliver(question, result)
 
     def tell_running(self, call: ToolCall) -> None:
         """Notify the `on_outcome` listeners that a call runs again, so its result is outdated."""
@@ -373,12 +369,12 @@ class Approvals:
         call = self._granted_call(question, decision, why_not)
         if call.tool is None:
             question.abort_resume(call)
-            self._deliver(question, _unknown_tool(question))
+            self.deliver(question, _unknown_tool(question))
             return
 
         def on_end(_: object, result: ToolResult) -> None:
             self._revoke(question, call)
-            self._deliver(question, _with_question(question, decision, result))
+            self.deliver(question, _with_question(question, decision, result))
 
         self.tell_running(question.call)
         question.asking.runner.start(call, on_end, question.sinks)
@@ -422,12 +418,12 @@ class Approvals:
         if question.waiter is not None or proceeds or question.paused is not None:
             self._resume(question, decision, _EXPIRED)
         else:
-            self._deliver(question, wording.denied(_tool(question), _EXPIRED))
+            self.deliver(question, wording.denied(_tool(question), _EXPIRED))
 
     def _close(self, question: Question, code: str) -> None:
         del self._open[question.request.id]
         self._closed[question.request.id] = (code, question.request.hash)
-        if len(self._closed) > _REMEMBERED:
+        if len(self._closed) > _MAX_CLOSED:
             self._closed.popitem(last=False)
         if question.timer is not None:
             question.timer.cancel()
@@ -443,7 +439,8 @@ class Approvals:
         if self._current is not None:
             self._current.discard_answers()
 
-    def _deliver(self, question: Question, result: ToolResult) -> None:
+    def deliver(self, question: Question, result: ToolResult) -> None:
+        """Notify the `on_result` listeners of a result, since no call waits for it."""
         self.tell(question.call, question.asking.runner.reworded(result))
 
 
@@ -541,7 +538,7 @@ def _with_question(question: Question, decision: Decision, result: ToolResult) -
         shown = call.redaction.arguments(call.as_run(decision.arguments))
         changed = wording.changes(question.request.details, shown)
         message = join(changed, message) or None
-    key = "approval_id" if question.request.schema is None else "question_id"
+    key = wording.id_key(question.request)
     body: dict[str, Any] = {key: question.request.id, "tool": question.call.name}
     if result.result is not None:
         body["result"] = result.result

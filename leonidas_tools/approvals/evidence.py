@@ -50,10 +50,7 @@ async def confirm(
     desk = session.get(Approvals)
     question = _asked_of_model(desk, approval_id)
     if question.request.schema is not None and yes:
-        raise ToolDeniedError(
-            say("wants_answers"),
-            reason_code="wants_answers",
-        )
+        raise ToolDeniedError(say("wants_answers"), reason_code="wants_answers")
     if question.voice is None and yes:
         return question, question.pending_result()
     refusal = None if question.is_word_enough else await _unproven_yes(desk, question, yes=yes)
@@ -95,7 +92,7 @@ async def _unproven_yes(desk: Approvals, question: Question, *, yes: bool) -> To
 async def _unproven(desk: Approvals, question: Question, proof: Proof) -> ToolResult:
     """Return the result that explains to the model why the transcript shows no yes."""
     if proof is Proof.UNFINISHED:
-        return wording.unfinished(question.request)
+        return wording.still_open(question.request, "not_transcribed_yet", "not_answered")
     if proof is Proof.DOUBTFUL:
         return await _ask_again(desk, question, "doubtful")
     exchange = question.exchange()
@@ -167,11 +164,6 @@ def _values(decision: Decision) -> list[Any]:
     return [one for value in values for one in (value if isinstance(value, list) else [value])]
 
 
-def _agrees(decision: Decision) -> bool:
-    """Return whether a value means yes, which the user must have said explicitly."""
-    return any(map(is_yes, _values(decision)))
-
-
 def _refuses(decision: Decision) -> bool:
     """Return whether every value means no, so that a no is the answer."""
     values = [each for each in _values(decision) if each is not None and each != ""]
@@ -195,10 +187,7 @@ async def answer(
     desk = session.get(Approvals)
     question = _asked_of_model(desk, question_id)
     if question.request.schema is None:
-        raise ToolDeniedError(
-            say("wants_confirmation"),
-            reason_code="wants_confirmation",
-        )
+        raise ToolDeniedError(say("wants_confirmation"), reason_code="wants_confirmation")
     decision = Decision.deny() if answers is None else Decision.fill(question.validate(answers))
     if answers is not None and not question.is_word_enough:
         if desk.is_behind_another(question):
@@ -221,7 +210,7 @@ async def _unproven_values(
     if proof is Proof.NO and refuses:
         proof = Proof.YES
     elif proof is Proof.YES:
-        is_agreed = question.is_agreed() or not _agrees(decision)
+        is_agreed = question.is_agreed() or not any(map(is_yes, _values(decision)))
         if not is_agreed or question.is_contradicted(given):
             proof = Proof.DOUBTFUL
     if proof is not Proof.YES:

@@ -127,9 +127,9 @@ class Question:
         `again` is the reason code if the model has received this result before.
         """
         if not self.asking.by_voice():
-            return wording.elsewhere(self.request, "asked_elsewhere")
+            return wording.still_open(self.request, "asked_elsewhere")
         if self.voice is None:
-            return wording.elsewhere(self.request, "not_by_voice")
+            return wording.still_open(self.request, "not_by_voice")
         is_repeated = self.unclear_answers > 0
         return wording.pending(self.request, self._forms[is_repeated], again)
 

@@ -20,15 +20,15 @@ from leonidas_tools.redaction.visible import is_visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LONGEST_SAID = 80
+_MAX_SPOKEN_CHARACTERS = 80
 """Maximum length of a spoken value, in characters."""
-MOST_ITEMS_SAID = 10
-MOST_ARGUMENTS_SAID = 50
-_LONGEST_SHORTENED = 20_000
+_MAX_SPOKEN_ITEMS = 10
+MAX_SPOKEN_ARGUMENTS = 50
+_MAX_SHORTENED_CHARACTERS = 20_000
 """Maximum length of a value that may be shortened to its beginning and end, in characters."""
-_MOST_ITEMS_SHORTENED = 200
-_LONGEST_SEARCHED = 2_000
-_LONGEST_QUESTION = 400
+_MAX_SHORTENED_ITEMS = 200
+_MAX_SEARCHED_CHARACTERS = 2_000
+_MAX_QUESTION_CHARACTERS = 400
 _ENDS = 3
 """Number of items spoken at each end of a long list."""
 _PLAIN_FLOAT = re.compile(r"-?\d+\.(?:\d{1,2}|\d{4,15})|-?0\.\d{1,15}")
@@ -91,22 +91,20 @@ class ValueSpeaker:
             raise UnsayableError  # "1.125" may be heard as one thousand one hundred and twenty-five
         if value is None or isinstance(value, bool | int | float):
             text = json.dumps(value)
-            if len(text) > LONGEST_SAID:
-                raise UnsayableError
-            return text
-        if not isinstance(value, str):
-            raise UnsayableError
-        return self._say_text(value)
+            if len(text) <= _MAX_SPOKEN_CHARACTERS:
+                return text
+        elif isinstance(value, str):
+            return self._say_text(value)
+        raise UnsayableError
 
     def is_name(self, name: str) -> bool:
         """Return whether the name of a tool or an argument can be spoken unchanged.
 
         A name may come from a server or a model, so it must not sound like a sentence.
         """
-        said = name.replace("_", " ")
-        return (
-            len(said) <= LONGEST_SAID and not _PAUSE.search(said) and is_plain(said, self.language)
-        )
+        words = name.replace("_", " ")
+        is_short_word = len(words) <= _MAX_SPOKEN_CHARACTERS and not _PAUSE.search(words)
+        return is_short_word and is_plain(words, self.language)
 
     def _say_list(self, value: Sequence[Any]) -> str:
         if not value:
@@ -118,9 +116,9 @@ class ValueSpeaker:
             raise UnsayableError
         if any(isinstance(each, list | tuple | Mapping) for each in value):
             return self._say_mapping(value)
-        if len(value) <= MOST_ITEMS_SAID:
+        if len(value) <= _MAX_SPOKEN_ITEMS:
             return ", ".join(map(self.say, value))
-        if not self.shortens or len(value) > _MOST_ITEMS_SHORTENED:
+        if not self.shortens or len(value) > _MAX_SHORTENED_ITEMS:
             raise UnsayableError
         for each in value:
             self.say(each)  # raises if an item that is left out could not be spoken
@@ -132,14 +130,14 @@ class ValueSpeaker:
         if not self.shortens:
             raise UnsayableError
         text = _json(value)
-        if len(text) > _LONGEST_SHORTENED or not _is_plain(text, self.language):
+        if len(text) > _MAX_SHORTENED_CHARACTERS or not _is_plain(text, self.language):
             raise UnsayableError
         return self._shortened(text)
 
     def _say_text(self, text: str) -> str:
         if not text:
             return "empty"
-        if len(text) > (_LONGEST_SHORTENED if self.shortens else LONGEST_SAID):
+        if len(text) > (_MAX_SHORTENED_CHARACTERS if self.shortens else _MAX_SPOKEN_CHARACTERS):
             raise UnsayableError  # before each character is checked
         if text == MASK:
             return "hidden"
@@ -152,16 +150,16 @@ class ValueSpeaker:
 
     @staticmethod
     def _shortened(text: str) -> str:
-        if len(text) <= LONGEST_SAID:
+        if len(text) <= _MAX_SPOKEN_CHARACTERS:
             return text
-        half = LONGEST_SAID // 2
+        half = _MAX_SPOKEN_CHARACTERS // 2
         left = len(text) - 2 * half
         return f"{text[:half]}, {left} characters left out, {text[-half:]}"
 
 
 def is_short(question: str) -> bool:
     """Return whether a question is short enough to be spoken and understood."""
-    return len(question) <= _LONGEST_QUESTION
+    return len(question) <= _MAX_QUESTION_CHARACTERS
 
 
 def is_plain(question: str, language: str) -> bool:
@@ -176,7 +174,7 @@ def has_question(value: Any) -> bool:
         >>> [has_question(value) for value in (["Shall I play music"], "See you.", 20)]
         [True, False, False]
     """
-    left, room = [value], _LONGEST_SEARCHED
+    left, room = [value], _MAX_SEARCHED_CHARACTERS
     while left and room > 0:
         each = left.pop()
         if isinstance(each, str):

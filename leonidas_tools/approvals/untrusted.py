@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import ToolCall, ToolSession
 
-_MOST_TOOLS = 16
-_MOST_SESSIONS = 16
-_MOST_CHARACTERS = 16_384
+_MAX_TOOLS = 16
+_MAX_SESSIONS = 16
+_MAX_CHARACTERS = 16_384
 """Maximum characters of the user's latest speech that arguments are compared with."""
-_MOST_LEAVES = 256
-_MOST_DEPTH = 16
-_LEAST_CHARACTERS = 3
-_LEAST_CJK = 2
+_MAX_LEAVES = 256
+_MAX_DEPTH = 16
+_MIN_CHARACTERS = 3
+_MIN_CJK_CHARACTERS = 2
 _SPOKEN_FROM = 2
 """The smallest number that counts in words: "a" and "one" occur in any speech."""
 _COMMON_WORDS = """
@@ -55,7 +55,7 @@ _NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
 _SENTENCES = re.compile(r"([.!?](?=\s|\Z)|[\n。！？])")  # noqa: RUF001 - Chinese punctuation
 
-_Said: TypeAlias = Literal["foreign", "weak", "strong"]
+_Origin: TypeAlias = Literal["foreign", "weak", "strong"]
 """The origin of a value. A weak value is the user's, but is a number, or is too short or common to
 show which call was meant."""
 
@@ -83,7 +83,7 @@ class UntrustedContent:
         """Record that a result of a tool was read, and return whether the tool is new."""
         if tool in self.tools:
             return False
-        self.tools = (*self.tools, tool)[:_MOST_TOOLS]
+        self.tools = (*self.tools, tool)[:_MAX_TOOLS]
         return tool in self.tools
 
     def words_of(self, texts: Sequence[str]) -> UserWords:
@@ -149,14 +149,14 @@ def foreign(
     given = {
         name: value
         for name, value in call.arguments.items()
-        if not _is_usual(name, value, properties, presets)
+        if not _is_default(name, value, properties, presets)
     }
     words = call.session.get(UntrustedContent).words_of(_texts(call.session))
     judged = {name: set(words.judge_all(value, names)) for name, value in given.items()}
     others = tuple(name for name, found in judged.items() if "foreign" in found)
     if not others and given:
         is_told = any("strong" in found for found in judged.values())
-        if is_told or words.name(call.name):
+        if is_told or words.names_tool(call.name):
             return None
     return Foreign(tools=tools, arguments=others)
 
@@ -178,7 +178,7 @@ class UserWords:
         """Return the words of these utterances."""
         return cls(tuple(map(_SearchableText, texts)))
 
-    def judge(self, value: Any) -> _Said:
+    def judge(self, value: Any) -> _Origin:
         """Return the origin of a single value."""
         if isinstance(value, str):
             return self._judge_text(value)
@@ -186,19 +186,19 @@ class UserWords:
             return "foreign"
         return self._judge_number(Decimal(str(value)))
 
-    def name(self, tool: str) -> bool:
+    def names_tool(self, tool: str) -> bool:
         """Return whether the user has said all words of a tool's name that are not common."""
-        words = [each for each in re.split(r"[\W_]+", _normal(tool)) if _tells([each])]
+        words = [each for each in re.split(r"[\W_]+", _normal(tool)) if _is_telling([each])]
         return bool(words) and all(any(said.has([each]) for said in self._heard) for each in words)
 
-    def judge_all(self, value: Any, names: frozenset[str]) -> Iterator[_Said]:
+    def judge_all(self, value: Any, names: frozenset[str]) -> Iterator[_Origin]:
         """Yield the origin of each nested value, and of each key that is not in `names`."""
         left = [(value, 0)]
         count = 0
         while left:
             each, depth = left.pop()
             count += 1
-            if depth > _MOST_DEPTH or count > _MOST_LEAVES:
+            if depth > _MAX_DEPTH or count > _MAX_LEAVES:
                 yield "foreign"
                 return
             if isinstance(each, dict) and each:
@@ -209,24 +209,23 @@ class UserWords:
             else:
                 yield self.judge(each)
 
-    def _judge_text(self, value: str) -> _Said:
+    def _judge_text(self, value: str) -> _Origin:
         text = _normal(value)
-        if len(text) > _MOST_CHARACTERS or _OTHER in text:
+        if len(text) > _MAX_CHARACTERS or _OTHER in text:
             return "foreign"
         chunks = [_STOP.sub("", chunk) for chunk in text.split()]
         if not chunks or not all(chunks):
             return "foreign"
         if any(said.has(chunks) for said in self._heard):
-            return "strong" if _tells(chunks) else "weak"
+            return "strong" if _is_telling(chunks) else "weak"
         if _CJK.search(text):
             joined = "".join(chunks)
             if any(joined in said.joined for said in self._heard):
-                return "strong" if _tells([joined]) else "weak"
-        if _NUMBER.fullmatch(text):
-            return self._judge_number(Decimal(text), spoken=False)
-        return "foreign"
+                return "strong" if _is_telling([joined]) else "weak"
+        is_number = _NUMBER.fullmatch(text) is not None
+        return self._judge_number(Decimal(text), spoken=False) if is_number else "foreign"
 
-    def _judge_number(self, value: Decimal, *, spoken: bool = True) -> _Said:
+    def _judge_number(self, value: Decimal, *, spoken: bool = True) -> _Origin:
         if not value.is_finite():
             return "foreign"
         is_said = any(said.has_number(value, spoken=spoken) for said in self._heard)
@@ -290,10 +289,10 @@ def _after_refusals(text: str) -> str:
     return kept
 
 
-def _tells(chunks: Sequence[str]) -> bool:
+def _is_telling(chunks: Sequence[str]) -> bool:
     """Return whether a word is long enough, uncommon and not a number."""
     return any(
-        len(each) >= (_LEAST_CJK if _CJK.search(each) else _LEAST_CHARACTERS)
+        len(each) >= (_MIN_CJK_CHARACTERS if _CJK.search(each) else _MIN_CHARACTERS)
         and each not in _COMMON
         and any(sign.isalpha() for sign in each)
         for each in chunks
@@ -310,7 +309,7 @@ def _spoken_chunks(text: str) -> list[str]:
     return [each or _OTHER for each in chunks]
 
 
-def _is_usual(
+def _is_default(
     name: str, value: Any, properties: Mapping[str, Any], presets: Mapping[str, Any]
 ) -> bool:
     """Return whether a call without the argument would use the same value."""
@@ -342,7 +341,7 @@ def _property_names(schema: Any) -> frozenset[str]:
 def _sessions(session: ToolSession) -> list[ToolSession]:
     """Return a session and the sessions of its outer calls."""
     found, here = [session], innermost()
-    while here is not None and len(found) < _MOST_SESSIONS:
+    while here is not None and len(found) < _MAX_SESSIONS:
         if here.call.session not in found:
             found.append(here.call.session)
         here = here.outer
@@ -359,5 +358,5 @@ def _texts(session: ToolSession) -> list[str]:
     for each in _sessions(session):
         transcript = each.find(Transcript)
         if transcript is not None and (each is session or user_of(each) == user):
-            texts += transcript.user_texts(_MOST_CHARACTERS)
+            texts += transcript.user_texts(_MAX_CHARACTERS)
     return texts

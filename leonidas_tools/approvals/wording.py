@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals.spoken import (
-    MOST_ARGUMENTS_SAID,
+    MAX_SPOKEN_ARGUMENTS,
     UnsayableError,
     ValueSpeaker,
     has_question,
@@ -27,17 +27,13 @@ if TYPE_CHECKING:
     from leonidas_tools.rules.rule import Rule
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
-_LONGEST_SHOWN = 2_000
+_MAX_SHOWN_CHARACTERS = 2_000
 _COUNT = ".count"
 _Say: TypeAlias = "Callable[[Any], str]"
 
 
 def question(
-    tool: str,
-    arguments: Mapping[str, Any],
-    rule: Rule,
-    language: str,
-    words: Wording = AS_IT_IS,
+    tool: str, arguments: Mapping[str, Any], rule: Rule, language: str, words: Wording = AS_IT_IS
 ) -> str:
     """Return the question as a sentence to read; the rule's message replaces the default one.
 
@@ -81,7 +77,7 @@ def spoken_question(  # noqa: PLR0913 - the parts of a question
     """
     usual = words.template("approval_question", language)
     voice = ValueSpeaker(language=language, names=tuple(arguments), shortens=shortens)
-    if len(arguments) > MOST_ARGUMENTS_SAID or not all(map(voice.is_name, (tool, *arguments))):
+    if len(arguments) > MAX_SPOKEN_ARGUMENTS or not all(map(voice.is_name, (tool, *arguments))):
         return None
     try:
         said = _question(tool, arguments, rule, usual, voice.say)
@@ -195,26 +191,30 @@ def _shown(value: Any, words: Wording | None = None) -> str:
         text = value
     else:
         text = json.dumps(value, ensure_ascii=False, default=str)
-    if len(text) <= _LONGEST_SHOWN:
+    if len(text) <= _MAX_SHOWN_CHARACTERS:
         return text
-    half = _LONGEST_SHOWN // 2
+    half = _MAX_SHOWN_CHARACTERS // 2
     left = len(text) - 2 * half
     middle = " … " if words is None else words.text("characters_left_out", count=left)
     return f"{text[:half]}{middle}{text[-half:]}"
 
 
-def elsewhere(request: ApprovalRequest, reason_code: str) -> ToolResult:
-    """Return the result of a call whose question is not asked by voice.
+def still_open(request: ApprovalRequest, key: str, reason_code: str | None = None) -> ToolResult:
+    """Return the result of a call whose question the model need not ask now.
 
-    `reason_code` is `asked_elsewhere` or `not_by_voice`.
+    `key` is that of the text, and the reason code if that is not given.
     """
-    key = "approval_id" if request.schema is None else "question_id"
     return ToolResult(
         status=ResultStatus.PENDING_APPROVAL,
-        result={key: request.id},
-        message=say(reason_code),
-        reason_code=reason_code,
+        result={id_key(request): request.id},
+        message=say(key),
+        reason_code=reason_code or key,
     )
+
+
+def id_key(request: ApprovalRequest) -> str:
+    """Return the key of a question's id in results."""
+    return "approval_id" if request.schema is None else "question_id"
 
 
 def pending(request: ApprovalRequest, ask: str, again: str | None = None) -> ToolResult:
@@ -232,17 +232,6 @@ def pending(request: ApprovalRequest, ask: str, again: str | None = None) -> Too
             say("ask_other_first" if again == "waits" else "how_to_ask"),
         ),
         reason_code=again or "needs_approval",
-    )
-
-
-def unfinished(request: ApprovalRequest) -> ToolResult:
-    """Return the result of a confirmation while the user's answer is still being transcribed."""
-    key = "approval_id" if request.schema is None else "question_id"
-    return ToolResult(
-        status=ResultStatus.PENDING_APPROVAL,
-        result={key: request.id},
-        message=say("not_transcribed_yet"),
-        reason_code="not_answered",
     )
 
 
@@ -278,11 +267,7 @@ def denied_by_rule(tool: str, arguments: Mapping[str, Any], rule: Rule) -> ToolR
         own = type(rule.message) is MessageText  # without placeholders
         reason = rule.message if own else filled(rule, arguments)
         said = say("denied_by_rule_because", tool=tool, reason=reason)
-    return ToolResult(
-        status=ResultStatus.DENIED,
-        message=said,
-        reason_code="denied_by_rule",
-    )
+    return ToolResult(status=ResultStatus.DENIED, message=said, reason_code="denied_by_rule")
 
 
 def denied(tool: str, reason_code: str, reason: str | None = None) -> ToolResult:
@@ -301,8 +286,8 @@ def denied(tool: str, reason_code: str, reason: str | None = None) -> ToolResult
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     """Describe in a sentence which arguments a person has changed."""
     names = [k for k in {**before, **after} if before.get(k) != after.get(k)]
-    told = [
+    edits = [
         say("user_edit", name=k, now=_shown(after.get(k)), before=_shown(before.get(k)))
         for k in names
     ]
-    return say("user_edited", changes=join(*told, between=", ")) if told else None
+    return say("user_edited", changes=join(*edits, between=", ")) if edits else None

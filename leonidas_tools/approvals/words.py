@@ -193,11 +193,14 @@ _AMOUNTS = {
     "half": "0.5", "meio": "0.5", "meia": "0.5", "半": "0.5", "quarter": "0.25",
 }  # fmt: skip
 """Words for amounts that are not numerals."""
-_ORDINAL_WORDS = (
-    "first primeiro primeira|second segundo segunda|third terceiro terceira|fourth quarto quarta|"
-    "fifth quinto quinta|sixth sexto sexta|seventh sétimo sétima|eighth oitavo oitava|"
-    "ninth nono nona|tenth décimo décima"
-)
+ORDINALS = (
+    ("first", "primeiro", "primeira"), ("second", "segundo", "segunda"),
+    ("third", "terceiro", "terceira"), ("fourth", "quarto", "quarta"),
+    ("fifth", "quinto", "quinta"), ("sixth", "sexto", "sexta"),
+    ("seventh", "sétimo", "sétima"), ("eighth", "oitavo", "oitava"),
+    ("ninth", "nono", "nona"), ("tenth", "décimo", "décima"),
+)  # fmt: skip
+"""English and Portuguese ordinals from the first on; the last of each is feminine."""
 _POINTS = frozenset({"point", "comma", "ponto", "vírgula", "点"})
 _PERCENT = frozenset({"%", "percent", "cento"})
 
@@ -213,8 +216,7 @@ def numbers_in(text: str) -> set[Decimal]:
         ['0.5', '1', '2', '2.5', '25']
     """
     tokens = words_of(text)
-    ordinals = {w: str(n) for n, each in enumerate(_ORDINAL_WORDS.split("|"), 1)
-                for w in each.split()}  # fmt: skip
+    ordinals = {word: str(n) for n, words in enumerate(ORDINALS, 1) for word in words}
     found: set[Decimal] = set()
     run: list[str] = []
     for place, token in enumerate([*tokens, ""]):
@@ -247,12 +249,9 @@ def _digits_of(token: str) -> list[str]:
 def _continued(number: Decimal, after: list[str]) -> set[Decimal]:
     """Return the values of a number with the decimals, half or percent sign after it."""
     found: set[Decimal] = set()
-    if (
-        len(after) > 1
-        and after[0] in _POINTS
-        and (part := "".join(_digits_of(after[1]))).isdecimal()
-    ):
-        found.add(Decimal(f"{number}.{part}"))
+    decimals = "".join(_digits_of(after[1])) if len(after) > 1 else ""
+    if decimals.isdecimal() and after[0] in _POINTS:
+        found.add(Decimal(f"{number}.{decimals}"))
     if {"half", "meio", "meia", "半"}.intersection(after):
         found.add(number + Decimal("0.5"))
     if _PERCENT.intersection(after[:2]):

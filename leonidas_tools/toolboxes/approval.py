@@ -85,6 +85,6 @@ def _deliver_if_cancelled(ctx: ToolContext, question: Question, result: ToolResu
     desk = ctx.session.get(Approvals)
 
     async def deliver() -> None:
-        desk.deliver_late(question, result)
+        desk.deliver(question, result)
 
     current().undo = deliver
