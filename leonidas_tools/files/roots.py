@@ -25,20 +25,20 @@ _MODE: Final = 0o700
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
-    """How a path leads to a file, from `/` on, one folder beneath the other.
+class ResolvedPath:
+    """A path without links, and the folders that it leads through, from `/` on.
 
     Args:
         path: The path without links.
-        passed: All folders that decide where the path leads, and the file itself. Whoever may
+        traversed: All folders that decide where the path leads, and the file itself. Whoever may
             write in one of them can put another file there.
-        above: Those in which the file lies, and the file itself.
+        ancestors: Those in which the file lies, and the file itself.
         exists: Whether the file exists.
     """
 
     path: Path
-    passed: frozenset[Identity]
-    above: tuple[Identity, ...]
+    traversed: frozenset[Identity]
+    ancestors: tuple[Identity, ...]
     exists: bool
 
 
@@ -49,7 +49,7 @@ class Root:
 
     Args:
         path: An absolute path, or one relative to the working directory; links are followed.
-        made: Whether a folder that does not exist is made when it is first used.
+        create: Whether a folder that does not exist is made when it is first used.
 
     Raises:
         OSError: The path cannot be opened.
@@ -62,22 +62,22 @@ class Root:
         True
     """
 
-    def __init__(self, path: str | Path, *, made: bool = False) -> None:
+    def __init__(self, path: str | Path, *, create: bool = False) -> None:
         self._text = str(path)
         self.given = Path(path).expanduser().absolute()
         """The absolute path, with its links."""
-        self._handle, self.way = _Walk(self.given).open()
+        self._handle, self._resolved = _Walk(self.given).open()
         self._end = weakref.finalize(self, os.close, self._handle)
-        self._name = None if self.way.exists else self.way.path.name
+        self._name = None if self._resolved.exists else self._resolved.path.name
         self._lock = threading.Lock()
-        lacks_one = self.way.above[-1] == (_identity(os.fstat(self._handle)), self._name)
-        if not self.way.exists and not (made and lacks_one):
+        in_parent = (_identity(os.fstat(self._handle)), self._name)
+        if self._name is not None and not (create and self._resolved.ancestors[-1] == in_parent):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.given))
 
     @property
     def path(self) -> Path:
         """Return the path without links, as it was when the root was opened."""
-        return self.way.path
+        return self._resolved.path
 
     @property
     def identity(self) -> Identity:
@@ -93,7 +93,7 @@ class Root:
         return self._name is not None or stat.S_ISDIR(os.fstat(self._handle).st_mode)
 
     @property
-    def is_made(self) -> bool:
+    def exists(self) -> bool:
         """Return whether it exists, rather than being made when it is first used."""
         return self._name is None
 
@@ -106,10 +106,10 @@ class Root:
         """
         with self._lock:
             if self._name is not None:
-                self._make(self._name)
+                self._create(self._name)
             return self._handle
 
-    def _make(self, name: str) -> None:
+    def _create(self, name: str) -> None:
         with contextlib.suppress(FileExistsError):  # another toolbox has made it
             os.mkdir(name, _MODE, dir_fd=self._handle)
         handle = os.open(name, _FOLDER, dir_fd=self._handle)
@@ -119,7 +119,8 @@ class Root:
 
     def leaves(self, other: Root) -> bool:
         """Return whether its path leads through another root and out of it again."""
-        return other.identity in self.way.passed and other.identity not in self.way.above
+        resolved, identity = self._resolved, other.identity
+        return identity in resolved.traversed and identity not in resolved.ancestors
 
     def __str__(self) -> str:
         """Return the path as given."""
@@ -176,41 +177,41 @@ class Roots:
         return path if place.root is self.folders[0] else str(place.root.given / path)
 
 
-def way_to(path: str | Path) -> Way:
+def resolve_path(path: str | Path) -> ResolvedPath:
     """Return how a path leads to a file, which need not exist.
 
     Raises:
         OSError: A folder cannot be opened, or the path has too many links.
     """
-    handle, way = _Walk(Path(path).expanduser().absolute()).open()
+    handle, resolved = _Walk(Path(path).expanduser().absolute()).open()
     os.close(handle)
-    return way
+    return resolved
 
 
 class _Walk:
-    """Opens a path part by part, so that every folder and link on the way is seen."""
+    """Opens a path part by part, so that every folder and link on it is seen."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._parts = deque(path.parts[1:])
         self._handle = os.open("/", _FOLDER)
         self._names: list[str] = []
-        self._above = [_identity(os.fstat(self._handle))]
-        self._passed = set(self._above)
+        self._ancestors = [_identity(os.fstat(self._handle))]
+        self._traversed = set(self._ancestors)
         self._links, self._exists = 0, True
 
-    def open(self) -> tuple[int, Way]:
-        """Return the last file on the way that exists, and the way to the path."""
+    def open(self) -> tuple[int, ResolvedPath]:
+        """Return the last file on the path that exists, and the resolved path."""
         try:
             while self._parts:
                 self._step(self._parts.popleft())
         except BaseException:
             os.close(self._handle)
             raise
-        return self._handle, Way(
+        return self._handle, ResolvedPath(
             path=Path("/", *self._names),
-            passed=frozenset(self._passed),
-            above=tuple(self._above),
+            traversed=frozenset(self._traversed),
+            ancestors=tuple(self._ancestors),
             exists=self._exists,
         )
 
@@ -219,13 +220,13 @@ class _Walk:
             return
         if part == "..":
             self._enter(part)
-            self._names, self._above = self._names[:-1], self._above[:-1] or self._above
+            self._names, self._ancestors = self._names[:-1], self._ancestors[:-1] or self._ancestors
             return
         try:
             status = os.stat(part, dir_fd=self._handle, follow_symlinks=False)
         except FileNotFoundError:
             for name in (part, *self._parts):  # nothing is there yet, and so no links
-                self._add(name, (self._above[-1], name))
+                self._add(name, (self._ancestors[-1], name))
             self._parts.clear()
             self._exists = False
             return
@@ -241,7 +242,7 @@ class _Walk:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(self._path))
         if target.startswith("/"):
             self._enter("/")
-            self._names, self._above = [], self._above[:1]
+            self._names, self._ancestors = [], self._ancestors[:1]
         self._parts.extendleft(reversed(target.split("/")))
 
     def _enter(self, part: str) -> None:
@@ -252,8 +253,8 @@ class _Walk:
 
     def _add(self, name: str, identity: Identity) -> None:
         self._names.append(name)
-        self._above.append(identity)
-        self._passed.add(identity)
+        self._ancestors.append(identity)
+        self._traversed.add(identity)
 
 
 def _identity(status: os.stat_result) -> Identity:

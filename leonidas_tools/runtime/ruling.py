@@ -1,4 +1,4 @@
-"""What rules the runtime, and that no folder of a toolbox holds it."""
+"""Refuse folders of toolboxes that contain what rules the runtime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from leonidas_tools.files.data_directory import data_directory
-from leonidas_tools.files.roots import way_to
+from leonidas_tools.files.roots import resolve_path
 from leonidas_tools.settings import OWN_CONFIGS
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from leonidas_tools.files.roots import Identity, Root
     from leonidas_tools.settings.models import Settings
 
-OpenedRoots: TypeAlias = "Sequence[tuple[str, Root]]"
+NamedRoots: TypeAlias = "Sequence[tuple[str, Root]]"
 """The roots of a toolbox, each with the name of its setting."""
-_ONLY_READ = "read_only"
+_READ_ONLY = "read_only"
 """The setting of folders whose content cannot be changed through the toolbox."""
 
 
@@ -73,7 +73,7 @@ def _toolboxes(settings: Settings, file: Path | None) -> Iterator[tuple[str, Pat
 
 
 def refused_root(
-    settings: Settings, file: Path | None, roots: OpenedRoots, others: Sequence[Root]
+    settings: Settings, file: Path | None, roots: NamedRoots, others: Sequence[Root]
 ) -> tuple[str, str] | None:
     """Return the first root that a toolbox must not have: the name of its setting, and why.
 
@@ -85,9 +85,8 @@ def refused_root(
     """
     ruling = _ruling_folders(settings, file) if roots else {}
     for setting, root in roots:
-        held = None if setting == _ONLY_READ else ruling.get(root.identity)
-        if held is not None:
-            what, path = held
+        if setting != _READ_ONLY and root.identity in ruling:
+            what, path = ruling[root.identity]
             return setting, (
                 f"{str(root)!r} holds, or would hold, {what}, {str(path.absolute())!r}, and so a "
                 "tool could change how it is run: name a separate folder, such as './workspace'"
@@ -107,9 +106,9 @@ def _ruling_folders(settings: Settings, file: Path | None) -> Mapping[Identity, 
     found: dict[Identity, tuple[str, Path]] = {}
     for what, path in ruling_paths(settings, file):
         try:
-            way = way_to(path)
+            resolved = resolve_path(path)
         except OSError:  # nor can the runtime read it
             continue
-        for identity in way.passed:
+        for identity in resolved.traversed:
             found.setdefault(identity, (what, path))
     return found

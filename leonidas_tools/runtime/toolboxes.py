@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from leonidas_tools.files.roots import Root
+    from leonidas_tools.runtime.ruling import NamedRoots
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.toolbox_settings import ToolboxSettings
     from leonidas_tools.settings.watch import WatchedSettings
@@ -84,7 +84,7 @@ def reach_of(toolbox: Toolbox, own: BaseModel, opened: OpenedRoots) -> Reach:
     is_writable = getattr(own, "writable", True)
     found: dict[bool, list[str]] = {True: [], False: []}
     for setting, root in opened.opened:
-        note = "" if root.is_made else " (made when it is first used)"
+        note = "" if root.exists else " (made when it is first used)"
         found[is_writable and setting == "roots"].append(f"{root.path}{note}")
     return Reach(
         writes=tuple(found[True]),
@@ -102,7 +102,7 @@ class _Made:
 
     tools: Sequence[AnyTool]
     serve: Serve | None
-    roots: Sequence[tuple[str, Root]]  # each with the name of its setting
+    roots: NamedRoots
     reach: Reach
 
 

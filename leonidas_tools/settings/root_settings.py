@@ -26,14 +26,14 @@ class OpenedRoots:
     opened: list[tuple[str, Root]] = field(default_factory=list)
 
 
-def _open(value: Any, info: ValidationInfo, *, made: bool = False) -> Root:
+def _open(value: Any, info: ValidationInfo, *, create: bool = False) -> Root:
     """Open a file or folder, unless it is open already."""
     if isinstance(value, Root):
         return value
     if not isinstance(value, str | Path) or not str(value):
         raise ValueError("should be text: the path of a directory")
     try:
-        root = Root(value, made=made)
+        root = Root(value, create=create)
     except FileNotFoundError:
         path = str(Path(value).expanduser().absolute())
         raise ValueError(f"is not a directory: {path!r} does not exist") from None
@@ -59,7 +59,7 @@ def _or_workspace(value: Any, info: ValidationInfo) -> Any:
     """Return the folders; the workspace if there are none."""
     if value is None:
         context = info.context if isinstance(info.context, OpenedRoots) else OpenedRoots()
-        return (_open(context.workspace, info, made=True),)
+        return (_open(context.workspace, info, create=True),)
     if value in ([], ()):
         raise ValueError("must name at least one directory")
     return value

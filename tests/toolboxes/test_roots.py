@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from leonidas_tools import AdvancedToolProcessor, ToolRuntime
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.errors import ConfigurationError, ToolboxError
-from leonidas_tools.files.roots import way_to
+from leonidas_tools.files.roots import resolve_path
 
 
 @pytest.fixture
@@ -252,15 +252,15 @@ def test_a_way_leads_where_the_path_leads(links, path, start):
             (folder / each / "c").mkdir(parents=True)
         whole = os.path.join(folder, *path)  # noqa: PTH118 - `Path` drops parts
         try:
-            found = way_to(whole)
+            found = resolve_path(whole)
         except OSError:
             assert not os.path.exists(whole)  # noqa: PTH110
             return
         if found.exists:
             assert str(found.path) == os.path.realpath(whole, strict=True)
             status = os.stat(whole)  # noqa: PTH116
-            assert found.above[-1] == (status.st_dev, status.st_ino)
-            assert len(found.above) == len(found.path.parts)
+            assert found.ancestors[-1] == (status.st_dev, status.st_ino)
+            assert len(found.ancestors) == len(found.path.parts)
         else:
             assert not os.path.exists(whole)  # noqa: PTH110
 
