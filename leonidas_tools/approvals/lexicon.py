@@ -236,9 +236,9 @@ class Lexicon:
         """
         if len(speech) > MAX_SPEECH_CHARACTERS:
             return False
-        said, wanted = words_of(speech), words_of(question)
-        before = len(said) - len(wanted)
-        return bool(wanted) and said[before:] == wanted and self._greets(said[:before])
+        spoken, asked = words_of(speech), words_of(question)
+        before = len(spoken) - len(asked)
+        return bool(asked) and spoken[before:] == asked and self._greets(spoken[:before])
 
     def again(self, language: str) -> str:
         """Return the sentence that tells the user which words count, in English if in no other."""
@@ -261,7 +261,7 @@ class Lexicon:
         best = [(0, 0, 0)] * (len(words) + 1)
         found: list[Phrase] = []
         for start in reversed(range(len(words))):
-            best[start], phrase = min(self._ways(words, pauses, start, best))
+            best[start], phrase = min(self._phrases_at(words, pauses, start, best))
             found.append(phrase)
         found.reverse()
         start = 0
@@ -277,7 +277,7 @@ class Lexicon:
             last = phrase
             start += len(phrase.words)
 
-    def _ways(
+    def _phrases_at(
         self, words: Sequence[str], pauses: set[int], start: int, best: Sequence[tuple[int, ...]]
     ) -> Iterator[tuple[tuple[int, int, int], Phrase]]:
         """Yield the phrases that begin at an index, each with the cost of the text from there."""
@@ -285,16 +285,16 @@ class Lexicon:
         yield (others + 1, pieces + 1, loose + 1), Phrase((words[start],), Kind.OTHER)
         longest = self._longest.get(words[start], 0)
         for end in range(start + 1, min(len(words), start + longest) + 1):
-            said = tuple(words[start:end])
-            kind = self._phrases.get((*said, _STOP)) if end in pauses else None
-            kind = kind or self._phrases.get(said)
+            found = tuple(words[start:end])
+            kind = self._phrases.get((*found, _STOP)) if end in pauses else None
+            kind = kind or self._phrases.get(found)
             if kind is None:
                 continue
             # "No, problem" is not "no problem".
             is_broken = not pauses.isdisjoint(range(start + 1, end))
-            if not (is_broken and any(self._phrases.get((word,)) is Kind.NO for word in said)):
+            if not (is_broken and any(self._phrases.get((word,)) is Kind.NO for word in found)):
                 others, pieces, loose = best[end]
-                yield (others, pieces + 1, loose + (kind in _LOOSE)), Phrase(said, kind)
+                yield (others, pieces + 1, loose + (kind in _LOOSE)), Phrase(found, kind)
 
     def _greets(self, words: Sequence[str]) -> bool:
         """Return whether words are greetings, politeness and consents."""
@@ -375,9 +375,8 @@ class _Question:
                 return False
             places.append(self._words.index(word, after))
         has_verb = len(rest) < len(words) or any(map(is_wide, said))  # of any place in Chinese
-        if not self._values.isdisjoint(
-            places
-        ):  # "Okay, order 5" does not agree to "delete order 5"
+        if not self._values.isdisjoint(places):
+            # "Okay, order 5" does not agree to "delete order 5".
             return self._values.issubset(places) and (has_verb or self._objects.isdisjoint(places))
         is_part = bool(places) and (self._is_list or places[-1] >= self._act_end)
         return has_verb and (not is_part or self._nouns.issubset(places))

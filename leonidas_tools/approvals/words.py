@@ -274,5 +274,5 @@ def repeats(speech: str, question: str) -> bool:
     """Return whether speech is very long, or has the words of a question in sequence."""
     if len(speech) > MAX_SPEECH_CHARACTERS:
         return True
-    said, wanted = words_of(speech), words_of(question)
-    return any(said[at : at + len(wanted)] == wanted for at in range(len(said) - len(wanted) + 1))
+    spoken, asked = words_of(speech), words_of(question)
+    return any(spoken[at : at + len(asked)] == asked for at in range(len(spoken) + 1))

@@ -178,7 +178,7 @@ class Lanes:
         self._lanes: dict[Hashable, Lane] = {}
         self.undeclared: set[str] = set()
         """The tools that declare no effect."""
-        self._named: set[str] = set()
+        self._reported: set[str] = set()
 
     def lane(self, key: Hashable) -> Lane:
         """Return the lane with this key, which is kept while a call is in it."""
@@ -187,11 +187,11 @@ class Lanes:
             lane = self._lanes[key] = Lane(key, self._lanes)
         return lane
 
-    def waited(
+    def warn_once(
         self, tool: str, seconds: float, holder: str, *, write: bool, by_default: bool
     ) -> None:
         """Log one warning for each tool that was waited for although it may not be necessary."""
-        if holder in self._named:
+        if holder in self._reported:
             return
         if holder in self.undeclared:
             if write and tool not in self.undeclared:
@@ -211,7 +211,7 @@ class Lanes:
             )
         else:
             return
-        self._named.add(holder)
+        self._reported.add(holder)
         logger.warning(
             "A call of %r has waited %.1f seconds for one of %r, which %s. %s",
             tool, seconds, holder, why, advice,
@@ -259,7 +259,7 @@ class InLane:
         await lane.enter(turn)
         seconds = loop.time() - since
         if seconds > _LONG_WAIT_SECONDS:
-            self.lanes.waited(
+            self.lanes.warn_once(
                 self.tool, seconds, holder.tool, write=self.write, by_default=self.by_default
             )
 

@@ -139,11 +139,8 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
             found.setdefault(id(tool), tool)
     plain = ", ".join(map(repr, _undecorated(modules)))
     if not found:
-        logger.warning(
-            "The toolbox %r has no tools: decorate %s with @tool, or list them in TOOLS",
-            root.__name__,
-            plain or "its functions",
-        )
+        message = "The toolbox %r has no tools: decorate %s with @tool, or list them in TOOLS"
+        logger.warning(message, root.__name__, plain or "its functions")
     elif plain:
         logger.warning(
             "The toolbox %r does not offer %s: write @tool above a function that the model may "
@@ -297,12 +294,10 @@ def _import(name: str) -> ModuleType:
 
 def _reason(error: Exception) -> str:
     """Return the error and its place; no call has run yet, so it contains no argument."""
-    if isinstance(error, LeonidasError):
-        what = str(error)
-    else:
-        text = str(error)
-        what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    what = redact_text(what)
+    text, kind = str(error), type(error).__name__
+    if not isinstance(error, LeonidasError):
+        text = f"{kind}: {text}" if text else kind
+    what = redact_text(text)
     if len(what) > _MAX_REASON_CHARACTERS:
         what = what[: _MAX_REASON_CHARACTERS - 1] + "…"
     place = None if isinstance(error, SyntaxError) else _place(error)

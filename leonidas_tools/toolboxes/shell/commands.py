@@ -123,15 +123,12 @@ def parse(text: str) -> Script:
 
 
 def _read(text: str, script: Script) -> None:
-    if (
-        len(text) > _MAX_SCRIPT_CHARACTERS
-        or not text.replace("\n", "").replace("\t", "").isprintable()
-    ):
-        raise _UnclearError
+    _require(len(text) <= _MAX_SCRIPT_CHARACTERS)
+    _require(text.replace("\n", "").replace("\t", "").isprintable())
     source = text.encode()
     tree = _parser()(source)
-    if tree.has_error or source[: tree.start_byte].strip() or source[tree.end_byte :].strip():
-        raise _UnclearError
+    around = source[: tree.start_byte] + source[tree.end_byte :]
+    _require(not tree.has_error and not around.strip())
     _ScriptReader(source, script).statement(tree)
 
 
@@ -256,12 +253,10 @@ class _ScriptReader:
     def _check_gaps(self, node: Node, allowed: bytes) -> None:
         """Require that between its children a node has nothing but blanks."""
         at = node.start_byte
-        for start, end in [
-            *((c.start_byte, c.end_byte) for c in node.children),
-            (node.end_byte,) * 2,
-        ]:
-            _require(not self._source[at:start].strip(allowed))
-            at = end
+        for child in node.children:
+            _require(not self._source[at : child.start_byte].strip(allowed))
+            at = child.end_byte
+        _require(not self._source[at : node.end_byte].strip(allowed))
 
 
 def _plain(text: str) -> Word:

@@ -70,11 +70,7 @@ def _without_git_options(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def _options(
-    letters: str = "",
-    names: str = "",
-    *,
-    max_operands: int | None = None,
-    first: str | None = None,
+    letters: str = "", names: str = "", *, max_operands: int | None = None, first: str | None = None
 ) -> _Check:
     """Return a check that allows only these options.
 
@@ -95,8 +91,9 @@ def _options(
             return False
         if first is not None and not all(map(is_first, operands[:1])):
             return False
-        few = max_operands is None or len(operands) <= max_operands
-        return few and (max_operands is None or all(word.is_one for word in operands))
+        if max_operands is None:
+            return True
+        return len(operands) <= max_operands and all(word.is_one for word in operands)
 
     return check
 
