@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _GRACE_SECONDS = 1.0
-_MOST_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 """Number of invalid answers after which the question counts as denied."""
 
 
@@ -56,7 +56,7 @@ async def ask(desk: Approvals, question: Question, channel: Channel) -> tuple[De
 async def _by_channel(desk: Approvals, question: Question, channel: Channel) -> None:
     """Ask through the channel, and deny the question if the channel fails."""
     try:
-        for _ in range(_MOST_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             decision = await channel(question.request)
             if decision is not None and not isinstance(decision, Decision):
                 raise TypeError(f"a channel returns a Decision or None, not {decision!r}")  # noqa: TRY301 - handled as any failure

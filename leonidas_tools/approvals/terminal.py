@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leonidas_tools.results.texts import Wording
 
 _SHOW = "show"
-_LONGEST_SHOWN = 1_000
+_MAX_SHOWN_CHARACTERS = 1_000
 """Maximum characters of a text shown at once; more would push the question off the screen."""
 _DECLINE = "decline"
 _LETTERS = {
@@ -115,7 +115,7 @@ class TerminalChannel:
         """Show the question, and return a denial if the person refuses before reading all of it."""
         question = visible(request.title)
         self._write(f"{_ends(question, request.words)}\n")
-        while len(question) > _LONGEST_SHOWN:
+        while len(question) > _MAX_SHOWN_CHARACTERS:
             self._write(request.words.text("terminal_long", show=_SHOW))
             line = await self._line(request)
             if line.strip().casefold() == _SHOW:
@@ -190,9 +190,9 @@ class TerminalChannel:
 
 def _ends(text: str, words: Wording) -> str:
     """Return the text, shortened in the middle if it is too long for the screen."""
-    if len(text) <= _LONGEST_SHOWN:
+    if len(text) <= _MAX_SHOWN_CHARACTERS:
         return text
-    half = _LONGEST_SHOWN // 2
+    half = _MAX_SHOWN_CHARACTERS // 2
     left = len(text) - 2 * half
     return f"{text[:half]} {words.text('terminal_left_out', count=left)} {text[-half:]}"
 

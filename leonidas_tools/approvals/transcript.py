@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _REMEMBERED = 1000
-_MOST_PARTS = 64
-_LONGEST_IN_PARTS = 4_000
+_MAX_PARTS = 64
+_MAX_CHARACTERS_IN_PARTS = 4_000
 """Maximum characters of a turn that is judged again after each of its parts."""
-_MOST_CHARACTERS = 20_000
+_MAX_CHARACTERS = 20_000
 """Maximum characters of one piece; more text begins another piece."""
-_MOST_CHARACTERS_IN_ALL = 2_000_000
+_MAX_CHARACTERS_IN_ALL = 2_000_000
 """Maximum characters of all pieces; a text of a server may have 16 MiB."""
 _SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")  # noqa: RUF001 - of several scripts
 _QUESTION_MARKS = frozenset("?？؟")  # noqa: RUF001 - of several scripts
@@ -252,7 +252,7 @@ class Transcript:
 
     def _add(self, kind: Kind, text: str = "") -> None:
         last = self._heard[-1] if self._heard else None
-        if last is None or last.kind != kind or last.characters > _MOST_CHARACTERS:
+        if last is None or last.kind != kind or last.characters > _MAX_CHARACTERS:
             self._numbers += 1
             last = TranscriptPiece(number=self._numbers, kind=kind)
             self._heard.append(last)
@@ -263,7 +263,7 @@ class Transcript:
             last.characters += len(text)
             self._characters += len(text)
         while len(self._heard) > 1 and (
-            len(self._heard) > _REMEMBERED or self._characters > _MOST_CHARACTERS_IN_ALL
+            len(self._heard) > _REMEMBERED or self._characters > _MAX_CHARACTERS_IN_ALL
         ):
             self._characters -= self._heard.popleft().characters
 
@@ -331,7 +331,7 @@ class _ExchangeReader:
 
     def _is_asked_again(self, speech: list[str]) -> bool:
         """Return whether a turn asks the question at any point; check a long one at its end."""
-        is_long = len(speech) > _MOST_PARTS or sum(map(len, speech)) > _LONGEST_IN_PARTS
+        is_long = len(speech) > _MAX_PARTS or sum(map(len, speech)) > _MAX_CHARACTERS_IN_PARTS
         ends = [len(speech)] if is_long else range(1, len(speech) + 1)
         return self._repeats("".join(speech)) or any(
             self._asks("".join(speech[:end])) for end in ends

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
     from leonidas_tools.runtime.runtime import ToolRuntime
 
-_MOST_BODY_BYTES = 4 * 1024 * 1024
-_MOST_SESSIONS = 256
+_MAX_BODY_BYTES = 4 * 1024 * 1024
+_MAX_SESSIONS = 256
 _IDLE_SECONDS = 600.0
 logger = visible_logger(__name__)
 _SESSION = "mcp-session-id"
@@ -47,8 +47,8 @@ class MCPApp:
         server: ToolServer,
         access: HTTPAccess,
         *,
-        most_sessions: int = _MOST_SESSIONS,
-        most_body_bytes: int = _MOST_BODY_BYTES,
+        most_sessions: int = _MAX_SESSIONS,
+        most_body_bytes: int = _MAX_BODY_BYTES,
         idle_seconds: float = _IDLE_SECONDS,
     ) -> None:
         self.server = server
@@ -123,7 +123,7 @@ def mcp_app(
         >>> app = Starlette(routes=[Route("/mcp", tools)], lifespan=lambda _: tools)
     """
     access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins))
-    return MCPApp(ToolServer(tools, patterns, _MOST_SESSIONS), access)
+    return MCPApp(ToolServer(tools, patterns, _MAX_SESSIONS), access)
 
 
 def _without_answers(record: logging.LogRecord) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.mcp_server.sessions import Context
 
-_MOST_PROGRESS = 32
+_MAX_PROGRESS = 32
 _PLAIN = {"status", "result", "retryable"}
 _RESOURCES = "resources"
 
@@ -59,7 +59,7 @@ class ServedCall:
         self._decided: asyncio.Future[Decision] | None = None
         self._task: asyncio.Task[ToolResult] | None = None
         self._news = asyncio.Event()
-        self._progress: deque[ToolEvent] = deque(maxlen=_MOST_PROGRESS)
+        self._progress: deque[ToolEvent] = deque(maxlen=_MAX_PROGRESS)
         self._last = -math.inf
         self._total: float | None = None
 

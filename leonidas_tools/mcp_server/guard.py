@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _BODY_SECONDS = 30.0
-_MOST_UNFINISHED_BYTES = 64 * 1024 * 1024
+_MAX_UNFINISHED_BYTES = 64 * 1024 * 1024
 """Most bytes of bodies that are not complete yet: hundreds of connections may send one each."""
 _BEARER_SUBPROTOCOL = "bearer."
 """Prefix of the token in base64url, among the subprotocols that a WebSocket offers."""
@@ -187,7 +187,7 @@ class _Bodies:
         """Record a part of an incomplete body."""
         self._lengths[body] = self._lengths.get(body, 0) + length
         self._total += length
-        while len(self._lengths) > 1 and self._total > _MOST_UNFINISHED_BYTES:
+        while len(self._lengths) > 1 and self._total > _MAX_UNFINISHED_BYTES:
             longest = max(self._lengths, key=self._lengths.__getitem__)
             self.end(longest)
             longest.give_up()

@@ -37,8 +37,8 @@ logger = visible_logger(__name__)
 
 _READY_SECONDS = 10.0
 _KEPT_SECONDS = 60.0
-_MOST_WAITING = 256
-_LONGEST_NAME = 100
+_MAX_WAITING = 256
+_MAX_NAME_CHARACTERS = 100
 
 
 class ToolServer:
@@ -148,7 +148,7 @@ class ToolServer:
         self._tools.executor.end_unstarted(told, self._tools.executor.unknown(told))
         like = closest(call.name, (tool.name for tool in self._offered.listed()), limit=1)
         message = join(
-            say("mcp_serve_unknown_tool", tool=call.name[:_LONGEST_NAME]),
+            say("mcp_serve_unknown_tool", tool=call.name[:_MAX_NAME_CHARACTERS]),
             say("mcp_serve_closest_tool", closest=like[0]) if like else None,
             between="",
         )
@@ -175,7 +175,7 @@ class ToolServer:
     ) -> mcp_types.InputRequiredResult:
         """Return the approval form for the client; keep the call until the answer or a timeout."""
         state = secrets.token_urlsafe(16)
-        while len(self._waiting) >= _MOST_WAITING:
+        while len(self._waiting) >= _MAX_WAITING:
             self._forget(next(iter(self._waiting)))
         self._waiting[state] = (call, request)
         kept = max(request.deadline - time.time(), 0.0) + _KEPT_SECONDS

@@ -46,13 +46,13 @@ LONGEST_HEAD_BYTES = 16_384
 _HEAD_SECONDS = 10.0
 _STALL_SECONDS = 30.0
 """Seconds within which a client must read some of the sent data."""
-_MOST_WAITING = 512
-_MOST_WAITING_OF_ADDRESS = 256
-_MOST_OF_ADDRESS = 768
+_MAX_WAITING = 512
+_MAX_WAITING_OF_ADDRESS = 256
+_MAX_OF_ADDRESS = 768
 _FRAMES_PER_SECOND = 400.0
-_MOST_FRAMES_AT_ONCE = 2000.0
+_MAX_FRAMES_AT_ONCE = 2000.0
 _SMALL_CHUNKS_PER_SECOND = 100.0
-_MOST_SMALL_CHUNKS_AT_ONCE = 500.0
+_MAX_SMALL_CHUNKS_AT_ONCE = 500.0
 _SMALL_CHUNK_BYTES = 512
 """Length below which a chunk of a body is small: it takes as long to parse as a long one."""
 _PIECE_BYTES = 4096
@@ -74,7 +74,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.conn.debug = False  # otherwise, the DEBUG log would contain tokens and messages
-        self._frames = TokenBucket(per_second=_FRAMES_PER_SECOND, at_once=_MOST_FRAMES_AT_ONCE)
+        self._frames = TokenBucket(per_second=_FRAMES_PER_SECOND, at_once=_MAX_FRAMES_AT_ONCE)
 
     def data_received(self, data: bytes) -> None:
         """Process received data."""
@@ -145,7 +145,7 @@ class BoundedConnection(H11Protocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._small_chunks = TokenBucket(
-            per_second=_SMALL_CHUNKS_PER_SECOND, at_once=_MOST_SMALL_CHUNKS_AT_ONCE
+            per_second=_SMALL_CHUNKS_PER_SECOND, at_once=_MAX_SMALL_CHUNKS_AT_ONCE
         )
         self._parsed = self.conn.next_event
         self.conn.next_event = self._next_event  # type: ignore[method-assign]
@@ -240,15 +240,15 @@ class BoundedConnection(H11Protocol):
     def _make_room(self) -> None:
         others = [c for c in self.connections if isinstance(c, BoundedConnection) and c is not self]
         same = [other for other in others if other._address == self._address]  # noqa: SLF001 - of its own kind
-        if len(same) >= _MOST_OF_ADDRESS:
+        if len(same) >= _MAX_OF_ADDRESS:
             self.transport.abort()
             return
         waiting = [other for other in same if other.is_waiting]
-        if len(waiting) >= _MOST_WAITING_OF_ADDRESS:
+        if len(waiting) >= _MAX_WAITING_OF_ADDRESS:
             _longest(waiting).transport.abort()
             return
         waiting = [other for other in others if other.is_waiting]
-        if len(waiting) >= _MOST_WAITING:
+        if len(waiting) >= _MAX_WAITING:
             crowd = Counter(other._address for other in waiting).most_common(1)[0][0]  # noqa: SLF001
             _longest([each for each in waiting if each._address == crowd]).transport.abort()  # noqa: SLF001
 

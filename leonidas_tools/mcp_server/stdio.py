@@ -42,8 +42,8 @@ logger = visible_logger(__name__)
 
 MOST_MESSAGE_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
-_LONGEST_ID_DIGITS = 20
-_MOST_WAITING = 64
+_MAX_ID_DIGITS = 20
+_MAX_WAITING = 64
 _FLUSH_SECONDS = 2.0
 
 
@@ -110,7 +110,7 @@ async def _read(
 ) -> None:
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-    room = threading.Semaphore(_MOST_WAITING)
+    room = threading.Semaphore(_MAX_WAITING)
 
     def deliver(line: bytes | None) -> None:
         room.acquire()
@@ -160,7 +160,7 @@ def _refusal(line: bytes) -> JSONRPCError | None:
 
 
 def _id_or_none(digits: str) -> int | None:
-    return int(digits) if len(digits) < _LONGEST_ID_DIGITS else None
+    return int(digits) if len(digits) < _MAX_ID_DIGITS else None
 
 
 def _read_lines(pipe: int, deliver: Callable[[bytes | None], None]) -> None:

@@ -15,13 +15,13 @@ from leonidas_tools.redaction.text import MASK, distinct
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-SHORTEST_SECRET = 3
+MIN_SECRET_CHARACTERS = 3
 """Least length of a secret; shorter values, such as `1` or `on`, occur in any text."""
-_SHORTEST_ENCODED = 6
+_MIN_ENCODED_CHARACTERS = 6
 """Least length of a secret that is masked within words and in encodings."""
 _MAX_CHARACTERS_ON_LOOP = 16_384
 """Most characters of secrets searched for on the event loop; each secret counts 128 more."""
-_LEAST_COUNTED = 128
+_MIN_COUNTED_CHARACTERS = 128
 _BETWEEN = "\0\ue000\0"
 """Separates the texts of a value, which are searched as one."""
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,31})(?:\.\d{1,32})?")
@@ -48,7 +48,7 @@ class KnownSecrets:
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
-        long = {text for text in texts if len(text) >= SHORTEST_SECRET}
+        long = {text for text in texts if len(text) >= MIN_SECRET_CHARACTERS}
         self.texts = tuple(sorted(long, key=lambda text: (-len(text), text)))
         """The secrets, the longest first."""
 
@@ -88,20 +88,20 @@ class KnownSecrets:
     @functools.cached_property
     def are_many(self) -> bool:
         """Return whether a search for them would block the event loop: a model may choose them."""
-        counted = (len(text) + _LEAST_COUNTED for text in self.texts)
+        counted = (len(text) + _MIN_COUNTED_CHARACTERS for text in self.texts)
         return sum(counted) > _MAX_CHARACTERS_ON_LOOP
 
     @functools.cached_property
     def _forms(self) -> tuple[str, ...]:
         """Return the forms that are masked wherever they occur, the longest first."""
-        long = (text for text in self.texts if len(text) >= _SHORTEST_ENCODED)
+        long = (text for text in self.texts if len(text) >= _MIN_ENCODED_CHARACTERS)
         forms = dict.fromkeys(itertools.chain.from_iterable(map(_forms_of, long)))
         return tuple(sorted(forms, key=len, reverse=True))
 
     @functools.cached_property
     def _words(self) -> re.Pattern[str] | None:
         """Return a pattern for the secrets that are masked only as whole words or numbers."""
-        short = [text for text in self.texts if len(text) < _SHORTEST_ENCODED]
+        short = [text for text in self.texts if len(text) < _MIN_ENCODED_CHARACTERS]
         return re.compile("|".join(map(_whole, short))) if short else None
 
     @functools.cached_property

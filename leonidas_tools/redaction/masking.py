@@ -9,7 +9,7 @@ from typing import Any
 from leonidas_tools.redaction.known import KnownSecrets, together
 from leonidas_tools.redaction.values import without_names
 
-_MOST_NAMED = 256
+_MAX_NAMED = 256
 """Most values under secret names searched for in the other texts of a call."""
 _DEEPEST = 64
 
@@ -55,7 +55,7 @@ class Masking:
         """Add the values under secret names to the known secrets, to mask them without the name."""
         found = set[str]()
         for text in _named(value, self._names, 0):
-            if len(self._named) + len(found) >= _MOST_NAMED:
+            if len(self._named) + len(found) >= _MAX_NAMED:
                 break
             found.add(text)
         if not found <= self._named:

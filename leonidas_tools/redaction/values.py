@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leonidas_tools.redaction.known import SHORTEST_SECRET, KnownSecrets, together
+from leonidas_tools.redaction.known import MIN_SECRET_CHARACTERS, KnownSecrets, together
 from leonidas_tools.redaction.marks import secret_marks
 from leonidas_tools.redaction.names import is_secret_name
 from leonidas_tools.redaction.text import MASK, distinct, may_hold_secret, redact_text
 
 _DEEPEST = 64
-_LONGEST_NAME = 128
+_MAX_NAME_CHARACTERS = 128
 
 _json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -189,7 +189,7 @@ class Redaction:
             return False
         if name in self.names:
             return True
-        return len(name) <= _LONGEST_NAME and _bare(name) in _bare_names(self.names)
+        return len(name) <= _MAX_NAME_CHARACTERS and _bare(name) in _bare_names(self.names)
 
     def _secrets(
         self, value: Any, depth: int, *, masked: bool = False, by_name: bool = True
@@ -242,7 +242,7 @@ def secrets_in(values: Mapping[str, Any], known: Collection[str] = ()) -> tuple[
         >>> secrets_in({"api_key": "abcd", "units": "metric", "place": "in 17bis"}, {"17bis"})
         ('17bis', 'abcd')
     """
-    long = [text for text in known if len(text) >= SHORTEST_SECRET]
+    long = [text for text in known if len(text) >= MIN_SECRET_CHARACTERS]
     found = {text for text in long if any(text in each for each in texts_in(values))}
     return KnownSecrets(found.union(PLAIN_REDACTION._secrets(values, 0))).texts  # noqa: SLF001
 

@@ -70,7 +70,7 @@ _DECIDABLE = frozenset(
     }
 )
 """Statuses after which a person may retry or skip the call."""
-_MOST_FAILURES = 64
+_MAX_FAILURES = 64
 
 
 @record
@@ -91,7 +91,7 @@ class _Failures:
     def keep(self, failure: _Failure) -> None:
         """Keep a failure, and drop the oldest one if there are too many."""
         self.calls[failure.call.trace_id] = failure
-        if len(self.calls) > _MOST_FAILURES:
+        if len(self.calls) > _MAX_FAILURES:
             self.calls.popitem(last=False)
 
 

@@ -34,7 +34,7 @@ _QUIET_SECONDS = 0.4
 _LOOK_SECONDS = 0.05
 _PATIENCE_SECONDS = 5.0
 _STEP_MILLISECONDS = 20
-_MOST_TOLD = 5
+_MAX_LOGGED_CHANGES = 5
 
 Callback: TypeAlias = Callable[["Settings"], object]
 Check: TypeAlias = Callable[["Settings"], "Sequence[Finding]"]
@@ -203,8 +203,8 @@ class WatchedSettings:
         from leonidas_tools.settings.shown import differences
 
         found = differences(self.current, settings)
-        more = len(found) - _MOST_TOLD
-        return "; ".join([*found[:_MOST_TOLD], *([f"{more} more"] if more > 0 else [])])
+        more = len(found) - _MAX_LOGGED_CHANGES
+        return "; ".join([*found[:_MAX_LOGGED_CHANGES], *([f"{more} more"] if more > 0 else [])])
 
     def _read(self) -> Settings:
         """Return the settings of the source, unless a check refuses them."""
