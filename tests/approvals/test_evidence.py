@@ -108,6 +108,7 @@ RUNS = {
     "the words of the question": YES,
     "a preface": ["model:Sure. ", *YES],
     "numbers in words": ["model:Shall I do this: send, to Ana, amount twenty?", *YES[1:]],
+    "a greeting": ["model:Hi, of course! ", *YES],
     "in pieces": ["model:Shall I do", "model: this: send, to", "model: Ana, amount 20?", *YES[1:]],
     "an answer in pieces": ["ask", "end", "user:Ye", "user:s, go ahead", "finished"],
     "an answer without an end": ["ask", "end", "user:Yes."],

@@ -16,6 +16,7 @@ from leonidas_tools.simulator import LiveSimulator
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "gemini_live"
 RECORDINGS = sorted(FOLDER.glob("*.yaml"))
+# They are recorded sessions of other people, which the repository does not hold.
 pytestmark = pytest.mark.skipif(not RECORDINGS, reason=f"there are no recordings in {FOLDER}")
 CLIENT_FIELDS = ("client_content", "realtime_input", "tool_response")
 

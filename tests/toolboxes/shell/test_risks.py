@@ -17,7 +17,7 @@ sed -n '120,180p' src/app.py
 sed 10q file
 awk -F, '{print $1, $NF}'
 grep -rn "def main" src
-grep -rn --include='*.py' 'TODO' . | head -20
+grep -rn --include='*.py' 'import re' . | head -20
 grep -v '#' file | sort | uniq -c | sort -rn
 rg -n "class .*Error" src tests
 rg --files -g '*.ts' | wc -l
