@@ -38,7 +38,7 @@ DELEGATE, STOP = "delegate", "stop_delegated"
 OF_THE_VOICE = frozenset(each.name for each in (*action.TOOLS, *speech.TOOLS))
 """Tools about the conversation itself, which a background agent does not have."""
 _GRACE_SECONDS = 10.0
-_MOST_STEPS_TOLD = 50
+_MAX_STEPS_TOLD = 50
 ENDED_AS = {
     AgentStatus.STOPPED: ResultStatus.FAILED,
     AgentStatus.LIMIT: ResultStatus.LIMITED,
@@ -351,4 +351,4 @@ def done(turns: Sequence[Turn]) -> dict[str, Any]:
         for turn in turns
         for call, result in zip(turn.calls, turn.results, strict=True)
     ]
-    return {"steps": steps[-_MOST_STEPS_TOLD:]}
+    return {"steps": steps[-_MAX_STEPS_TOLD:]}

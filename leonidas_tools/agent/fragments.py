@@ -58,7 +58,7 @@ ENTRY_POINT_GROUP = "leonidas_tools.fragments"
 _logger = visible_logger(__name__)
 
 _GRACE_SECONDS = 10.0
-_MOST_MEASURED = 100
+_MAX_MEASURED = 100
 _TOKENS = "tokens"
 
 
@@ -547,7 +547,7 @@ def _result(result: AgentResult) -> ToolResult:
 
 async def _stored_measures(store: Store, name: str) -> FragmentMeasures:
     measures = FragmentMeasures()
-    for each in await store.executions(tool=name, limit=_MOST_MEASURED):
+    for each in await store.executions(tool=name, limit=_MAX_MEASURED):
         if isinstance(each.result, dict) and isinstance(tokens := each.result.get(_TOKENS), int):
             is_ok = each.status == ResultStatus.OK
             seconds = each.seconds or 0.0

@@ -68,8 +68,8 @@ _INSTRUCTIONS = (
     "calling it with a complete and self-contained task: it knows nothing else. If one fails, try "
     "another one, or word the task differently. Write the final answer yourself."
 )
-_LONGEST_STEPS = 4_000
-_LONGEST_LESSON = 500
+_MAX_STEPS_LENGTH = 4_000
+_MAX_LESSON_LENGTH = 500
 
 
 class AgentMemory(Protocol):
@@ -460,7 +460,7 @@ class _LedWork:
         prompt = self._wording.text(
             "agent_evaluate_ask",
             task=self._task,
-            steps="\n".join(steps)[-_LONGEST_STEPS:] or "-",
+            steps="\n".join(steps)[-_MAX_STEPS_LENGTH:] or "-",
             answer=result.answer or result.message or "-",
         )
         left = self._budget.left
@@ -502,7 +502,7 @@ def _read(text: str, secrets: KnownSecrets) -> Evaluated:
     for value in json_values(text):
         if isinstance(value, dict) and isinstance(is_done := value.get("done"), bool):
             missing, lesson = (
-                PLAIN_REDACTION(secrets.text(said).strip()[:_LONGEST_LESSON])
+                PLAIN_REDACTION(secrets.text(said).strip()[:_MAX_LESSON_LENGTH])
                 if isinstance(said, str)
                 else ""
                 for said in (value.get("missing"), value.get("lesson"))

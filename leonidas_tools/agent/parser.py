@@ -782,8 +782,8 @@ _AFTER_A_MARK = re.compile(r"(?<=[`>\"'“«「(\[])(?=[^\W\d_][\w ]{0,20}[:\uff
 """Positions in a line where a label can begin: after a quotation mark, a tag or a bracket."""
 _NESTED = 3
 """Maximum depth of JSON texts in JSON texts to search for calls."""
-_MOST_PLACES = 100
-_LONGEST_PLACE = 5_000
+_MAX_PLACES = 100
+_MAX_PLACE_LENGTH = 5_000
 """Limits for calls without an explicit end, which take the longest to parse."""
 
 
@@ -793,7 +793,7 @@ class _Search:
     def __init__(self, tools: frozenset[str]) -> None:
         self.found: list[ParsedCall] = []
         self._tools = tools
-        self._places = _MOST_PLACES
+        self._places = _MAX_PLACES
         names = "|".join(sorted(map(re.escape, tools), key=len, reverse=True))
         self._python_call = re.compile(rf"(?<![\w.])(?:{names})[ \t]*\(") if names else None
 
@@ -819,10 +819,10 @@ class _Search:
         lines = _AFTER_A_MARK.sub("\n", text)
         for label in _LABEL.finditer(lines):
             if label.lastgroup == "action":
-                part = lines[label.start() : label.start() + _LONGEST_PLACE]
+                part = lines[label.start() : label.start() + _MAX_PLACE_LENGTH]
                 self._take(part)
         for called in () if self._python_call is None else self._python_call.finditer(text):
-            part = text[called.start() : called.start() + _LONGEST_PLACE]
+            part = text[called.start() : called.start() + _MAX_PLACE_LENGTH]
             self._take(part)
         if level < _NESTED:
             for each in json_values(text):

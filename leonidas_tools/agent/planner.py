@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.session.tasks import Task
 
-_LONGEST_TITLE = 200
-_MOST_TOOLS = 20
+_MAX_TITLE_LENGTH = 200
+_MAX_TOOLS = 20
 _TITLES = ("title", "task", "step", "description", "name", "content")
 _LISTS = ("tasks", "plan", "steps")
 
@@ -142,4 +142,4 @@ def _planned(value: Any, known: set[str]) -> PlannedTask | None:
     tools = value.get("tools", value.get("tool", ()))
     named = [tools] if isinstance(tools, str) else tools if isinstance(tools, list) else []
     used = [name for name in named if isinstance(name, str) and name in known]
-    return PlannedTask(title=title.strip()[:_LONGEST_TITLE], tools=tuple(used[:_MOST_TOOLS]))
+    return PlannedTask(title=title.strip()[:_MAX_TITLE_LENGTH], tools=tuple(used[:_MAX_TOOLS]))

@@ -127,7 +127,7 @@ _STOP = "\nObservation:"
 _NOTE = "note"
 """Key of a note for the model in the last result of a turn."""
 _ITERATION = EventKind.ITERATION
-_LONGEST_SAID = 300
+_MAX_SAID_LENGTH = 300
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -453,7 +453,7 @@ class _Run:
             self._learn_secrets(calls)
         if thought:
             if is_read:
-                shown = KnownSecrets(self._secrets).text(thought)[:_LONGEST_SAID]
+                shown = KnownSecrets(self._secrets).text(thought)[:_MAX_SAID_LENGTH]
                 self._emit_step(number, step="thought", message=shown)
             steps.append(Thought(thought))
         if calls:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _EXACT = 0.2
 _OTHER_IDEAS = 0.9
-_MOST_OUTPUT_TOKENS = 8_192
+_MAX_OUTPUT_TOKENS = 8_192
 
 
 class ReflectorDecision(StrEnum):
@@ -180,5 +180,5 @@ def _unreadable(turn: Turn, parameters: ModelParameters) -> Reflection:
     changes: dict[str, Any] = {"temperature": _EXACT}
     most = parameters.max_output_tokens
     if turn.end is EndReason.LENGTH and most is not None:
-        changes = {"max_output_tokens": min(2 * most, _MOST_OUTPUT_TOKENS)}
+        changes = {"max_output_tokens": min(2 * most, _MAX_OUTPUT_TOKENS)}
     return Reflection(decision=ReflectorDecision.RETRY, reason="unreadable", parameters=changes)

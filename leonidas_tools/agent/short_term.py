@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _logger = visible_logger(__name__)
 
 _FEWEST_TOKENS = 100
-_LONGEST_QUOTED = 2000
+_MAX_QUOTED_LENGTH = 2000
 _CHARACTERS_OF_A_TOKEN = 4
 
 
@@ -99,7 +99,7 @@ class Window:
         ]
         prompt = wording.text(
             "agent_summarize",
-            task=rest[self._task].text[:_LONGEST_QUOTED],
+            task=rest[self._task].text[:_MAX_QUOTED_LENGTH],
             summary=self._summary or "-",
             messages=_quoted(oldest, self._memory.max_tokens * _CHARACTERS_OF_A_TOKEN),
         )
@@ -138,5 +138,7 @@ def _quoted(messages: Sequence[Message], most_characters: int) -> str:
     lines = []
     for message in messages:
         calls = "".join(f" [calls {call.name} {call.arguments}]" for call in message.calls)
-        lines.append(f"{message.role}: {message.text[:_LONGEST_QUOTED]}{calls[:_LONGEST_QUOTED]}")
+        lines.append(
+            f"{message.role}: {message.text[:_MAX_QUOTED_LENGTH]}{calls[:_MAX_QUOTED_LENGTH]}"
+        )
     return "\n".join(lines)[-most_characters:]

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 SOURCE = "agent"
 """The source of memories that agents have learned."""
 _OWN_SOURCES = ("", SOURCE)
-_MOST_LOOKED_AT = 100
+_MAX_LOOKED_AT = 100
 """Number of nearest memories to read, before those read from files are left out."""
-_LONGEST = 2_000
+_MAX_LENGTH = 2_000
 
 
 class StoredMemory:
@@ -72,7 +72,7 @@ class StoredMemory:
             StoreError: The memories cannot be read.
         """
         user, least = user_of(session), self._least_similarity
-        found = await self._keeper.recall(user, task, self._embedder, limit=_MOST_LOOKED_AT)
+        found = await self._keeper.recall(user, task, self._embedder, limit=_MAX_LOOKED_AT)
         texts = [
             each.text
             for each in found
@@ -92,6 +92,6 @@ class StoredMemory:
             ModelError: The lesson cannot be embedded.
             StoreError: The lesson cannot be written.
         """
-        text = lesson.strip()[:_LONGEST]
+        text = lesson.strip()[:_MAX_LENGTH]
         if text:
             await self._keeper.remember(user_of(session), [text], self._embedder, source=SOURCE)

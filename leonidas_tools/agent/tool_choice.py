@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.declared import Declaration
 
 _SEPARATORS = re.compile(r"[._/\-]+")
-_LONGEST = 1_000
+_MAX_LENGTH = 1_000
 _RANKED = 100
 _EVEN = 30.0
 """Constant of the reciprocal rank fusion: the lower, the more the first ranks count."""
@@ -109,4 +109,4 @@ class ToolChoice:
 
 def _text(tool: Declaration) -> str:
     """Return the name and description of a tool; its parameters would not improve the choice."""
-    return f"{_SEPARATORS.sub(' ', tool.name)}: {tool.description}"[:_LONGEST]
+    return f"{_SEPARATORS.sub(' ', tool.name)}: {tool.description}"[:_MAX_LENGTH]

@@ -34,7 +34,7 @@ DUPLICATE_CALL = "duplicate_call"
 CANCELLED_CALL = "cancelled_call"
 """The reason code of a result that an equal call had, which a barge-in cancelled."""
 
-_LONGEST_NAME = 256
+_MAX_NAME_LENGTH = 256
 _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
@@ -459,10 +459,10 @@ MAX_ARGUMENT_BYTES = 1_048_576
 """Size limit of a call's arguments if the settings set none, in bytes."""
 _BYTES_OF_A_VALUE = 64
 """Minimum size counted for a value or name, in bytes: walking many short ones is slow."""
-_MOST_BYTES_OF_A_CHARACTER = 4
+_MAX_BYTES_OF_A_CHARACTER = 4
 _SHORT = frozenset({bool, float, type(None)})
-_MOST_HASHED = 10_000
-_MOST_OF_TEXTS = 4 << 20
+_MAX_HASHED = 10_000
+_MAX_OF_TEXTS = 4 << 20
 _END_OF_TEXT = 256
 _LOW_BITS = (1 << 4096) - 1
 
@@ -504,8 +504,8 @@ def cheap_hash(arguments: Mapping[str, Any]) -> int:
         >>> cheap_hash({"seats": [1, 2]}) == cheap_hash({"seats": [1, 3]})
         False
     """
-    digest, left, parts = 0, _MOST_OF_TEXTS, deque[Any]([arguments])
-    for _ in range(_MOST_HASHED):
+    digest, left, parts = 0, _MAX_OF_TEXTS, deque[Any]([arguments])
+    for _ in range(_MAX_HASHED):
         if not parts:
             break
         part = parts.popleft()
@@ -521,8 +521,8 @@ def cheap_hash(arguments: Mapping[str, Any]) -> int:
             digest = hash((digest, part))
         else:
             digest = hash((digest, _length_of(part)))
-            if len(parts) < _MOST_HASHED:
-                parts.extend(itertools.islice(_inside(part), _MOST_HASHED))
+            if len(parts) < _MAX_HASHED:
+                parts.extend(itertools.islice(_inside(part), _MAX_HASHED))
     return digest
 
 
@@ -534,14 +534,14 @@ def _are_short(arguments: dict[Any, Any], most: int) -> bool:
     for name, value in arguments.items():
         kind = type(value)
         if kind is str:
-            left -= _MOST_BYTES_OF_A_CHARACTER * len(value)
+            left -= _MAX_BYTES_OF_A_CHARACTER * len(value)
         elif kind is int:
             left -= value.bit_length()
         elif kind not in _SHORT:
             return False
         if type(name) is not str:
             return False
-        left -= _MOST_BYTES_OF_A_CHARACTER * len(name)
+        left -= _MAX_BYTES_OF_A_CHARACTER * len(name)
     return left >= 0
 
 
@@ -598,7 +598,7 @@ def repeated(name: str, result: ToolResult | None = None) -> ToolResult:
     )
 
 
-def name_called(text: str, *, longest: int = _LONGEST_NAME) -> str:
+def name_called(text: str, *, longest: int = _MAX_NAME_LENGTH) -> str:
     """Return a name or id from a model, as valid UTF-8 of bounded length.
 
     A digest distinguishes names that are cut.

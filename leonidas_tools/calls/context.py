@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolSession
     from leonidas_tools.redaction import Masking
 
-_MOST_BYTES = 4096
-_LONGEST_EVENT = 65_536
-_MOST_KEYS = 16
-_MOST_WAITING = 64
-_LONGEST_WAIT_SECONDS = 1.0
+_MAX_BYTES = 4096
+_MAX_EVENT_LENGTH = 65_536
+_MAX_KEYS = 16
+_MAX_WAITING = 64
+_MAX_WAIT_SECONDS = 1.0
 
 UndoStep: TypeAlias = Callable[[], Any]
 
@@ -39,7 +39,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 def is_foreign(value: Any) -> bool:
     """Return whether converting a value for progress runs its own code, which may block."""
     try:
-        plain(value, _MOST_BYTES, foreign=False)
+        plain(value, _MAX_BYTES, foreign=False)
     except ForeignTypeError:
         return True
     except NotPlainError:
@@ -50,7 +50,7 @@ def is_foreign(value: Any) -> bool:
 def _shown(
     data: Mapping[str, Any],
     mask: Masking | None,
-    max_bytes: int = _MOST_BYTES,
+    max_bytes: int = _MAX_BYTES,
     *,
     on_loop: bool,
 ) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _shown(
     if on_loop and mask is not None and mask.is_slow:
         return {MASK: MASK} if data else {}
     shown: dict[str, Any] = {}
-    for key, value in itertools.islice(data.items(), _MOST_KEYS):
+    for key, value in itertools.islice(data.items(), _MAX_KEYS):
         with contextlib.suppress(NotPlainError):
             try:
                 # Together with its key, which may name a secret, or contain one.
@@ -135,7 +135,7 @@ class ToolContext:
     def emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         """Emit an event of this call, from any thread."""
         on_loop = self._is_on_loop()
-        self._emit(kind, _shown(data, self._mask, _LONGEST_EVENT, on_loop=on_loop))
+        self._emit(kind, _shown(data, self._mask, _MAX_EVENT_LENGTH, on_loop=on_loop))
 
     def _emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         if self._sink is None:
@@ -152,10 +152,10 @@ class ToolContext:
     def _send(self, event: ToolEvent, loop: asyncio.AbstractEventLoop) -> None:
         """Send an event from a thread; wait if the thread is faster than the event loop."""
         if self._room is None:
-            self._room = threading.Semaphore(_MOST_WAITING)
+            self._room = threading.Semaphore(_MAX_WAITING)
         room, sink = self._room, self._sink
         assert sink is not None
-        if not room.acquire(timeout=_LONGEST_WAIT_SECONDS):
+        if not room.acquire(timeout=_MAX_WAIT_SECONDS):
             return  # the event loop is blocked: no subscriber could receive it
 
         def arrive() -> None:

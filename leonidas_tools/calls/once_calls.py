@@ -25,7 +25,7 @@ logger = visible_logger(__name__)
 
 _REMEMBERED = 65_536
 _KEPT_OUTCOMES = 64
-_MOST_CANCELLED = 1_024
+_MAX_CANCELLED = 1_024
 
 
 class OnceCall:
@@ -294,12 +294,12 @@ class OnceCalls:
         self._cancelled.append(call)
         if call.reports is not None:
             self._cancel(call.reports)
-        if len(self._cancelled) > _MOST_CANCELLED:
+        if len(self._cancelled) > _MAX_CANCELLED:
             forgotten = self._cancelled.popleft()
             logger.warning(
                 "More than %d cancelled calls had a side effect that the model does not know of; "
                 "if it repeats the oldest, of %r, that runs again",
-                _MOST_CANCELLED,
+                _MAX_CANCELLED,
                 forgotten.name,
             )
 

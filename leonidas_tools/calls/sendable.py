@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.jsonable import MOST_MEDIA_BYTES
+from leonidas_tools.results.jsonable import MAX_MEDIA_BYTES
 from leonidas_tools.results.plain import (
-    MOST_ON_LOOP,
+    MAX_ON_LOOP,
     ForeignTypeError,
     NotPlainError,
     fits,
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-_LONGEST_TEXT = 4096
-_LONGEST_OPTIONS = 16_384
-_MOST_LISTED = 1024
+_MAX_TEXT_LENGTH = 4096
+_MAX_OPTIONS_LENGTH = 16_384
+_MAX_LISTED = 1024
 _PLAIN_LISTS = frozenset({list, tuple, set, frozenset, str, type(None)})
 _UNKNOWN_TYPE = "application/octet-stream"
-_MOST_WARNED = 1000
+_MAX_WARNED = 1000
 _warned: set[str] = set()
 """Tools whose results were warned of."""
 
@@ -70,7 +70,7 @@ def measured_sendable(
         TooLongError: `on_loop` is set, and the conversion would block the event loop.
     """
     foreign = not on_loop
-    longest = MOST_ON_LOOP if on_loop else None
+    longest = MAX_ON_LOOP if on_loop else None
     is_own = issubclass(type(value), ToolResult)
     if is_own and not foreign and type(value) is not ToolResult:
         raise ForeignTypeError(f"a {type(value).__name__} may run code of its own")
@@ -98,7 +98,7 @@ def measured_sendable(
 
 def _warn_of(tool: str, kind: str) -> None:
     """Log once for each tool that the model reads little of its results."""
-    if tool in _warned or len(_warned) >= _MOST_WARNED:
+    if tool in _warned or len(_warned) >= _MAX_WARNED:
         return
     _warned.add(tool)
     logger.warning(
@@ -149,7 +149,7 @@ def is_long(value: Any) -> bool:
         if value.media:
             return True
     try:
-        return not fits(parts, MOST_ON_LOOP)
+        return not fits(parts, MAX_ON_LOOP)
     except NotPlainError:  # its length is known only after conversion
         return True
 
@@ -184,7 +184,7 @@ def _text(value: Any, *, mask: Masking | None, foreign: bool) -> str | None:
     if value is None:
         return None
     try:
-        shown, _ = plain(value, _LONGEST_TEXT, mask=mask, foreign=foreign)
+        shown, _ = plain(value, _MAX_TEXT_LENGTH, mask=mask, foreign=foreign)
     except ForeignTypeError:
         raise
     except NotPlainError:
@@ -197,7 +197,7 @@ def _text(value: Any, *, mask: Masking | None, foreign: bool) -> str | None:
 def _options(values: Any, mask: Masking | None, *, foreign: bool) -> list[Any] | None:
     try:
         listed = _listed(values, foreign=foreign)
-        shown, _ = plain(listed, _LONGEST_OPTIONS, mask=mask, foreign=foreign)
+        shown, _ = plain(listed, _MAX_OPTIONS_LENGTH, mask=mask, foreign=foreign)
     except ForeignTypeError:
         raise
     except NotPlainError:
@@ -211,13 +211,13 @@ def _listed(values: Any, *, foreign: bool) -> list[Any] | None:
         raise ForeignTypeError(f"a {type(values).__name__} runs code of its own")
     if not isinstance(values, Iterable) or isinstance(values, str):
         return None
-    return list(itertools.islice(values, _MOST_LISTED))
+    return list(itertools.islice(values, _MAX_LISTED))
 
 
 def _bounded_media(values: list[Any], mask: Masking | None) -> tuple[Media, ...]:
     """Return media up to the size limit of a message, without those that contain a secret."""
     kept: list[Media] = []
-    bytes_left = MOST_MEDIA_BYTES
+    bytes_left = MAX_MEDIA_BYTES
     for media in values:
         if type(media) is Media and type(media.data) is bytes and len(media.data) <= bytes_left:
             if mask is not None and mask.are_in(media.data):

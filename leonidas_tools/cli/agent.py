@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 _GEMINI_MODEL = "gemini-flash-latest"
 _SCRIPTED = "scripted:"
-_LONGEST_SHOWN = 120
+_MAX_SHOWN_LENGTH = 120
 _JUDGED = {True: "done", False: "not done", None: "unclear"}
 _MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑", "failed": "☒"}
 
@@ -352,7 +352,7 @@ class _AgentLines:
     def _line(self, who: str, text: str) -> None:
         from leonidas_tools.cli import terminal
 
-        shown = terminal.one_line(text, _LONGEST_SHOWN)
+        shown = terminal.one_line(text, _MAX_SHOWN_LENGTH)
         self._console.print(f"{who:<8} {shown}", soft_wrap=True)
 
 

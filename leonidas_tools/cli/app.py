@@ -33,7 +33,7 @@ from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction.visible import indented, visible
 
 _USAGE = 2
-_LONGEST_SUMMARY = 1000
+_MAX_SUMMARY_LENGTH = 1000
 """Maximum characters of a command's summary: enough for its whole first sentence."""
 _UsageError: Any = typer.BadParameter.__base__
 _SHOWN_BY_RUN = (
@@ -128,7 +128,7 @@ class _Group(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(
                 [
-                    (name, command.get_short_help_str(_LONGEST_SUMMARY))
+                    (name, command.get_short_help_str(_MAX_SUMMARY_LENGTH))
                     for name, command in commands
                     if command is not None and not command.hidden
                 ]

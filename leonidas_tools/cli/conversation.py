@@ -41,7 +41,7 @@ _USER = "local"
 _REPLY_SECONDS = 15.0
 LOST = (APIError, OSError, WebSocketException, GoogleAuthError)
 """The errors that end a conversation early."""
-_MOST_WAITING = 64
+_MAX_WAITING = 64
 _REALTIME = "realtime"
 _MIME_TYPE = f"audio/pcm;rate={MICROPHONE_HERTZ}"
 
@@ -212,7 +212,7 @@ async def together(
         sources: The sources of the parts; the end of a source has no effect.
         until: Ends the iteration when it returns.
     """
-    parts: asyncio.Queue[ProcessorPart | BaseException | None] = asyncio.Queue(_MOST_WAITING)
+    parts: asyncio.Queue[ProcessorPart | BaseException | None] = asyncio.Queue(_MAX_WAITING)
     tasks = [asyncio.create_task(_pump(source, parts)) for source in sources]
     tasks.append(asyncio.create_task(_end(until, parts)))
     try:

@@ -60,8 +60,8 @@ _EXPLAINED = {
 """What the rarer words before a line mean."""
 _SPILLED = frozenset({"handle", "preview"})
 _BEFORE_TEXT = 22
-_SHORTEST_TEXT = 16
-_LONGEST_TEXT = 1000
+_MIN_TEXT_LENGTH = 16
+_MAX_TEXT_LENGTH = 1000
 
 
 class Display(Protocol):
@@ -103,9 +103,9 @@ class Lines:
             self._console.print()
             if name:
                 self._console.print(Text(f"— {name} —", "bold"))
-        width = max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT)
+        width = max(self._console.width - _BEFORE_TEXT, _MIN_TEXT_LENGTH)
         # A message of the program itself is never truncated: it has instructions for the user.
-        who, text = _text(happening, _LONGEST_TEXT if happening.kind == "session" else width)
+        who, text = _text(happening, _MAX_TEXT_LENGTH if happening.kind == "session" else width)
         self._shown.add(who)
         style = _STYLES.get(who) or _style_of(happening.data)
         at = f"{happening.at_seconds:8.2f}  "
@@ -205,7 +205,7 @@ def _answer(data: Mapping[str, Any]) -> str:
     asks = status == "pending_approval" and "result" in response  # its message is for the model
     keys = ("result",) if asks else ("message", "result")
     told = [response[key] for key in keys if key in response]
-    said = [terminal.one_line(each, _LONGEST_TEXT) for each in told or [response] if each != {}]
+    said = [terminal.one_line(each, _MAX_TEXT_LENGTH) for each in told or [response] if each != {}]
     return " ".join([text, *said])
 
 
@@ -215,7 +215,7 @@ def _event_text(kind: str, data: Mapping[str, Any]) -> str:
         case "approval_request":
             return f"{data['tool']}: the rule {data['rule']!r} requires approval"
         case "late_result":
-            return f"{data['tool']}: {terminal.one_line(data['response'], _LONGEST_TEXT)}"
+            return f"{data['tool']}: {terminal.one_line(data['response'], _MAX_TEXT_LENGTH)}"
         case "connection_lost" | "connection_refused":
             more = "; a new connection follows" if kind == "connection_lost" else ""
             return f"{data['reason'] or data.get('code')}{more}"

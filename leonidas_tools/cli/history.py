@@ -40,7 +40,7 @@ _LACKS = (
     "Calls, approvals and long results are shown again; nothing is run. Audio and transcripts are "
     "not stored, secrets are masked, and long arguments and results are truncated."
 )
-_MOST_ROWS = 1_000_000
+_MAX_ROWS = 1_000_000
 _SESSIONS = "`leonidas history sessions` lists them"
 _SQLITE = b"SQLite format 3\0"
 
@@ -146,7 +146,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
             help="Only calls with this text in name, arguments, message, reason or result."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="The maximum number.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=_MAX_ROWS, help="The maximum number.")] = 50,
     oldest_first: OldestFirst = False,
     config: Config = None,
     place: Place = None,
@@ -183,7 +183,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 def sessions(
     user: Annotated[str | None, typer.Option(help="Only records of this user.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="The maximum number.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=_MAX_ROWS, help="The maximum number.")] = 50,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,
@@ -296,7 +296,7 @@ def show(
     session: str,
     user: Annotated[str | None, typer.Option(help="Only records of this user.")] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=_MOST_ROWS, help="The maximum number of each.")
+        int, typer.Option(min=1, max=_MAX_ROWS, help="The maximum number of each.")
     ] = 200,
     config: Config = None,
     place: Place = None,
@@ -338,7 +338,7 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
         str | None,
         typer.Option(help="Such as approved, denied, expired, withdrawn, unanswered."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="The maximum number.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=_MAX_ROWS, help="The maximum number.")] = 50,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PLACE = "127.0.0.1:8788"
 _SECRET = "LEONIDAS_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
 _MODEL = "gemini-3.8-live"
-_MOST_WORKERS = 64
+_MAX_WORKERS = 64
 
 SecretEnv: TypeAlias = Annotated[
     str, typer.Option(metavar="NAME", help="The environment variable with the secret.")
@@ -76,7 +76,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
     allow_origin: Origins = None,
     allow_host: Hosts = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=_MOST_WORKERS, help="The number of processes.")
+        int, typer.Option(min=1, max=_MAX_WORKERS, help="The number of processes.")
     ] = 1,
     worker: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:

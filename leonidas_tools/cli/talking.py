@@ -24,9 +24,9 @@ _USER = "local"
 _LOUD = 500
 """The mean amplitude, of 32767, above which audio counts as speech."""
 _QUIET_SECONDS = 0.6
-_SHORTEST_SPEECH_SECONDS = 0.2
+_MIN_SPEECH_SECONDS = 0.2
 _BYTES_PER_SECOND = 32_000
-_LONGEST_WAIT_SECONDS = 86_400.0
+_MAX_WAIT_SECONDS = 86_400.0
 
 
 @asynccontextmanager
@@ -86,7 +86,7 @@ async def listen_and_answer(model: SimulatedSession) -> None:
     answering: asyncio.Task[None] | None = None
     try:
         while True:
-            (heard,) = await model.wait_for_input("any", within_seconds=_LONGEST_WAIT_SECONDS)
+            (heard,) = await model.wait_for_input("any", within_seconds=_MAX_WAIT_SECONDS)
             answer = ear.answer_to(heard)
             if answering is not None and (answer or ear.is_spoken_to):
                 await _interrupt(model, answering)
@@ -109,7 +109,7 @@ class _Ear:
     @property
     def is_spoken_to(self) -> bool:
         """Return whether the user speaks."""
-        return self._speech_seconds >= _SHORTEST_SPEECH_SECONDS
+        return self._speech_seconds >= _MIN_SPEECH_SECONDS
 
     def answer_to(self, heard: UserInput) -> str:
         """Return the answer to an input; empty while the user still speaks."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.toolbox import Toolbox
 
 _NOT_IMPORTED = "not imported"
-_MOST_BYTES = 1_000_000
+_MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +160,7 @@ def _names(settings: "Settings", folders: Sequence[Path]) -> Iterator[tuple[str,
 def _offers_tools(file: Path) -> bool:
     """Return whether a file looks like a toolbox; parse the file without running it."""
     try:
-        if file.stat().st_size > _MOST_BYTES:
+        if file.stat().st_size > _MAX_BYTES:
             return False
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _CHUNK_BYTES = 4096
-_MOST_WAITING = 1000
-_LONGEST_LINE_BYTES = 1 << 20
+_MAX_WAITING = 1000
+_MAX_LINE_BYTES = 1 << 20
 
 
 class TypedLines:
@@ -32,7 +32,7 @@ class TypedLines:
         """True if a person types and sees the output."""
         self._descriptor = descriptor
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        self._room = threading.Semaphore(_MOST_WAITING)
+        self._room = threading.Semaphore(_MAX_WAITING)
         self._reader: threading.Thread | None = None
 
     async def lines(self) -> AsyncIterator[str]:
@@ -79,7 +79,7 @@ class TypedLines:
                 *whole, rest = (rest + chunk).split(b"\n")
                 for line in whole:
                     put(line.decode(errors="replace"))
-                if len(rest) > _LONGEST_LINE_BYTES:
+                if len(rest) > _MAX_LINE_BYTES:
                     put(rest.decode(errors="replace"))
                     rest = b""
             put(rest.decode(errors="replace"))

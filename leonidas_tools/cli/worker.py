@@ -14,7 +14,7 @@ from leonidas_tools.errors import ConfigurationError, RetryableError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MOST_CALLS = 1000
+_MAX_CALLS = 1000
 
 
 def worker(
@@ -29,7 +29,7 @@ def worker(
         str | None, typer.Option(metavar="NAME", help="The task queue that the calls come from.")
     ] = None,
     calls: Annotated[
-        int, typer.Option(min=1, max=_MOST_CALLS, help="The maximum number of calls at once.")
+        int, typer.Option(min=1, max=_MAX_CALLS, help="The maximum number of calls at once.")
     ] = 8,
     grace: Annotated[
         float, typer.Option(min=0.0, help="Seconds that calls have to end on shutdown.")

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.registry import AnyTool
 
 
-_MOST_ROWS = 1000
+_MAX_ROWS = 1000
 _CHANGES_PER_SECOND = 20.0
-_MOST_CHANGES_AT_ONCE = 40.0
+_MAX_CHANGES_AT_ONCE = 40.0
 _NO_STORE = {"cache-control": "no-store"}
 _ERROR = {
     "description": "The error, and how to fix it.",
@@ -131,7 +131,7 @@ class Api:
         self._tools = tools
         self._has_agent = has_agent
         self._change_rate = TokenBucket(
-            per_second=_CHANGES_PER_SECOND, at_once=_MOST_CHANGES_AT_ONCE
+            per_second=_CHANGES_PER_SECOND, at_once=_MAX_CHANGES_AT_ONCE
         )
         self._operations = self._all()
 
@@ -163,7 +163,7 @@ class Api:
             "session": "Only calls of this session.",
             "since": "Only calls since this time, in seconds since the epoch.",
             "text": "Only calls with this text in name, arguments or result; needs a store.",
-            "limit": f"The maximum number of rows, up to {_MOST_ROWS}.",
+            "limit": f"The maximum number of rows, up to {_MAX_ROWS}.",
         }
         return [
             Operation(method="GET", path="/api/sessions", summary="List the sessions.",
@@ -210,7 +210,7 @@ class Api:
                       answer=self._conversations,
                       query={"user": "Only of this user.", "limit": find["limit"]}),
             Operation(method="GET", path="/api/conversations/{session}",
-                      summary=f"Replay a stored conversation: its last {_MOST_ROWS} calls.",
+                      summary=f"Replay a stored conversation: its last {_MAX_ROWS} calls.",
                       answer=self._replay, query={"user": "Only of this user."}),
             Operation(method="GET", path="/api/metrics",
                       summary="Return the metrics of one tool or of all.",
@@ -409,7 +409,7 @@ class Api:
     async def _replay(self, request: Request, __: None) -> list[dict[str, Any]]:
         user = request.query_params.get("user")
         session = request.path_params["session"]
-        found = await self._store().replay(session, user=user, limit=_MOST_ROWS)
+        found = await self._store().replay(session, user=user, limit=_MAX_ROWS)
         if not found:
             raise HTTPException(404, "There is no such conversation")
         return [asdict(each) for each in found]
@@ -497,10 +497,10 @@ def _error(status: int, message: str, headers: Mapping[str, str] | None = None) 
 
 def _limit(request: Request) -> int:
     asked = request.query_params.get("limit", "100")
-    is_short = asked.isascii() and asked.isdecimal() and len(asked) <= len(str(_MOST_ROWS))
-    if not (is_short and 1 <= int(asked) <= _MOST_ROWS):
+    is_short = asked.isascii() and asked.isdecimal() and len(asked) <= len(str(_MAX_ROWS))
+    if not (is_short and 1 <= int(asked) <= _MAX_ROWS):
         raise HTTPException(
-            422, f"limit must be a number from 1 to {_MOST_ROWS}, not {asked[:20]!r}"
+            422, f"limit must be a number from 1 to {_MAX_ROWS}, not {asked[:20]!r}"
         )
     return int(asked)
 

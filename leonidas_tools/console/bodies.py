@@ -13,8 +13,8 @@ from leonidas_tools.results.json_size import has_too_many_values
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-_MOST_BYTES = 1 << 20
-_MOST_VALUES = 10_000
+_MAX_BYTES = 1 << 20
+_MAX_VALUES = 10_000
 """Most values in a body: to check and write settings takes up to 25 microseconds each."""
 
 
@@ -28,8 +28,8 @@ async def json_object(request: Request) -> dict[str, Any]:
     try:
         async for piece in request.stream():
             content += piece
-            if len(content) > _MOST_BYTES:
-                raise HTTPException(413, f"A body may have at most {_MOST_BYTES} bytes")
+            if len(content) > _MAX_BYTES:
+                raise HTTPException(413, f"A body may have at most {_MAX_BYTES} bytes")
     except ClientDisconnect:
         raise HTTPException(408, "The body did not arrive in time") from None
     try:
@@ -37,8 +37,8 @@ async def json_object(request: Request) -> dict[str, Any]:
         json.dumps(values, allow_nan=False)  # Python reads `NaN` and `1e999`, which are not JSON
     except (ValueError, RecursionError):
         raise HTTPException(400, "The body is not valid JSON") from None
-    if has_too_many_values(bytes(content), _MOST_VALUES):
-        raise HTTPException(413, f"A body may have at most {_MOST_VALUES} values")
+    if has_too_many_values(bytes(content), _MAX_VALUES):
+        raise HTTPException(413, f"A body may have at most {_MAX_VALUES} values")
     if not isinstance(values, dict):
         raise HTTPException(400, "The body must be a JSON object")
     return values

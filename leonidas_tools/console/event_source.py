@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from leonidas_tools.monitoring.event_stream import Event, EventStream
 
-_MOST_READERS = 64
+_MAX_READERS = 64
 _HEARTBEAT_SECONDS = 15.0
-_LONGEST_SEND_SECONDS = 30.0
+_MAX_SEND_SECONDS = 30.0
 """Timeout of one send; the reader is disconnected, and can resume by `Last-Event-ID`."""
 
 
@@ -39,7 +39,7 @@ class EventSource:
 
     async def answer(self, request: Request) -> Response:
         """Stream the state, or the events after `Last-Event-ID`, and then every new event."""
-        if self._readers >= _MOST_READERS:
+        if self._readers >= _MAX_READERS:
             raise HTTPException(
                 503, "Too many event streams: close one, or try again later", {"Retry-After": "5"}
             )
@@ -109,7 +109,7 @@ class _Streaming(Response):
 
 
 async def _sent(send: Send, body: bytes) -> None:
-    async with asyncio.timeout(_LONGEST_SEND_SECONDS):
+    async with asyncio.timeout(_MAX_SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": True})
 
 

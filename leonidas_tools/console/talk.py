@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 PROTOCOL = "leonidas.talk.v1"
-LONGEST_MESSAGE_BYTES = 16_384
-_LONGEST_FRAME_BYTES = 6_400  # 200 ms; the page sends 20 ms
+MAX_MESSAGE_BYTES = 16_384
+_MAX_FRAME_BYTES = 6_400  # 200 ms; the page sends 20 ms
 _MESSAGES_PER_SECOND = 100.0
-_MOST_MESSAGES_AT_ONCE = 500.0
-_MOST_TALKS = 8
-_MOST_UNHEARD_BYTES = 320_000  # 10 s that the agent has not received yet
-_MOST_UNSENT_BYTES = 2_880_000  # 60 s that the client has not received yet
-_MOST_WAITING_MESSAGES = 64
-_LONGEST_SEND_SECONDS = 30.0
+_MAX_MESSAGES_AT_ONCE = 500.0
+_MAX_TALKS = 8
+_MAX_UNHEARD_BYTES = 320_000  # 10 s that the agent has not received yet
+_MAX_UNSENT_BYTES = 2_880_000  # 60 s that the client has not received yet
+_MAX_WAITING_MESSAGES = 64
+_MAX_SEND_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 _KEPT_SECONDS = 30.0
 """Seconds in which a client that lost its connection can resume its conversation."""
@@ -86,7 +86,7 @@ class _Waiting:
         self._items.append(item)
         if isinstance(item, str):
             self._texts += 1
-            if self._texts > _MOST_WAITING_MESSAGES:
+            if self._texts > _MAX_WAITING_MESSAGES:
                 raise _ClosedError(
                     _BUSY, "Too many messages are waiting: send and read at a steady pace"
                 )
@@ -178,7 +178,7 @@ class TalkEndpoint:
             raise _ClosedError(_REFUSED, "There is no agent to talk to here")
         if self._closing.is_set():
             raise _ClosedError(_LEAVING, "The console is shutting down")
-        if len(self._talks) >= _MOST_TALKS:
+        if len(self._talks) >= _MAX_TALKS:
             raise _ClosedError(_BUSY, "Too many conversations: end one, or try again later")
         talk = _Talk(self._agents, self._closing)
         self._talks[talk.id] = talk
@@ -212,12 +212,10 @@ class _Talk:
         self._over: asyncio.Future[_ClosedError] = asyncio.get_running_loop().create_future()
         self._place: _ClientSlot | None = None
         self._patience: asyncio.TimerHandle | None = None
-        self._heard = _Waiting(_MOST_UNHEARD_BYTES)
-        self._unsent = _Waiting(_MOST_UNSENT_BYTES)
+        self._heard = _Waiting(_MAX_UNHEARD_BYTES)
+        self._unsent = _Waiting(_MAX_UNSENT_BYTES)
         self._is_speaking = False
-        self._messages = TokenBucket(
-            per_second=_MESSAGES_PER_SECOND, at_once=_MOST_MESSAGES_AT_ONCE
-        )
+        self._messages = TokenBucket(per_second=_MESSAGES_PER_SECOND, at_once=_MAX_MESSAGES_AT_ONCE)
 
     @property
     def is_over(self) -> bool:
@@ -321,8 +319,8 @@ class _Talk:
 
     def _take(self, sound: bytes | None, text: str | None) -> None:
         if sound is not None:
-            if not sound or len(sound) % 2 or len(sound) > _LONGEST_FRAME_BYTES:
-                reason = f"A frame must have 1 to {_LONGEST_FRAME_BYTES // 2} samples of two bytes"
+            if not sound or len(sound) % 2 or len(sound) > _MAX_FRAME_BYTES:
+                reason = f"A frame must have 1 to {_MAX_FRAME_BYTES // 2} samples of two bytes"
                 raise _ClosedError(_REFUSED, reason)
             self._heard.put(sound)
             self._is_speaking = True
@@ -407,7 +405,7 @@ def _end_of(agent: asyncio.Task[None]) -> _ClosedError:
 async def _sent(websocket: WebSocket, item: bytes | str) -> None:
     """Send one message."""
     try:
-        async with asyncio.timeout(_LONGEST_SEND_SECONDS):
+        async with asyncio.timeout(_MAX_SEND_SECONDS):
             if isinstance(item, bytes):
                 await websocket.send_bytes(item)
             else:

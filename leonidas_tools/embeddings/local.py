@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.embeddings.embedder import Role, Vectors
 
-_LONGEST = 2_000
+_MAX_LENGTH = 2_000
 _AT_ONCE = 32
 
 
@@ -52,7 +52,7 @@ class LocalEmbedder:
 
 def _readable(text: str) -> str:
     """Return a text that the engine accepts: no NUL, no lone surrogates, bounded length."""
-    plain = text[:_LONGEST].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+    plain = text[:_MAX_LENGTH].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
     return plain or " "
 
 

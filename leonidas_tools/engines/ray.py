@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _ENTRY = entry("leonidas_tools.engines.ray_driver", "main")
 _AGAIN_SECONDS = 5.0
 """Seconds to wait before the next connection attempt to an unavailable cluster."""
-_MOST_READ = 256 * 1024 * 1024
+_MAX_READ = 256 * 1024 * 1024
 
 
 class TaskLostError(Exception):
@@ -271,7 +271,7 @@ def _read(
     with open(process.stdout.fileno(), "rb", closefd=False) as answers:
         while header := answers.read(HEADER.size):
             (length,) = HEADER.unpack(header)
-            if length > _MOST_READ:
+            if length > _MAX_READ:
                 break
             try:
                 answer = json.loads(answers.read(length))

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-_LONGEST_PROGRESS_BYTES = 1 << 20
-_MOST_WAITING = 64
+_MAX_PROGRESS_BYTES = 1 << 20
+_MAX_WAITING = 64
 """Progress reports that wait in the cluster, and as many objects that wait for the driver."""
-_LONGEST_WAIT_SECONDS = 1.0
+_MAX_WAIT_SECONDS = 1.0
 """Seconds that a tool is held up if it reports faster than its reports are read."""
 _NODE_SECONDS = 5.0
 """Seconds between looks whether the node of the driver is alive."""
@@ -99,13 +99,13 @@ def run_telling(work: RayTask) -> Iterator[bytes]:
 
     A tool that reports faster than its reports are read is slowed down, and then loses reports.
     """
-    said = queue.Queue[bytes | None](_MOST_WAITING)
+    said = queue.Queue[bytes | None](_MAX_WAITING)
 
     def tell(data: dict[str, Any]) -> None:
         message = _json(["progress", data])
-        if len(message) <= _LONGEST_PROGRESS_BYTES:
+        if len(message) <= _MAX_PROGRESS_BYTES:
             with contextlib.suppress(queue.Full):
-                said.put(message, timeout=_LONGEST_WAIT_SECONDS)
+                said.put(message, timeout=_MAX_WAIT_SECONDS)
 
     def play() -> None:
         try:
@@ -251,7 +251,7 @@ class _Driver:
         options = {"max_retries": 0}  # the session decides on retries, by the effect of the tool
         streaming = {
             "num_returns": "streaming",
-            "_generator_backpressure_num_objects": _MOST_WAITING,
+            "_generator_backpressure_num_objects": _MAX_WAITING,
         }
         path = list(sys.path)
 

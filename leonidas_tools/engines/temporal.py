@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.engines.base import EngineCall, TemporalConnection
 
-_MOST_BYTES = 1_000_000
+_MAX_BYTES = 1_000_000
 """Most bytes of a result's JSON: the server rejects payloads of 2 MB, and images come on top."""
-_LONGEST_ID = 200
+_MAX_ID_LENGTH = 200
 _PROGRESS_SECONDS = 1.0
 _SCHEDULED_ONLY = 2
 """Most events of a workflow that no worker has taken: its start, and the scheduling of its task."""
@@ -168,7 +168,7 @@ class TemporalEngine:
             user=work.user,
             gist=hashlib.sha256(text.encode()).hexdigest(),
             once=limits.once,
-            room=min(limits.max_bytes, _MOST_BYTES),
+            room=min(limits.max_bytes, _MAX_BYTES),
             seconds=limits.seconds,
             begin_seconds=self.place.begin_seconds,
             heartbeat_seconds=self.place.heartbeat_seconds,
@@ -283,7 +283,7 @@ def workflow_id(call: ToolCall) -> str:
     """
     ids = [call.session.id, call.id or uuid4().hex]
     name = "/".join(["leonidas", *ids])
-    if len(name) <= _LONGEST_ID and name.isprintable() and "/" not in "".join(ids):
+    if len(name) <= _MAX_ID_LENGTH and name.isprintable() and "/" not in "".join(ids):
         return name
     return f"leonidas/{hashlib.sha256(json.dumps(ids).encode()).hexdigest()}"
 

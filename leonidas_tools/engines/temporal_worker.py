@@ -43,7 +43,7 @@ RAISED, DIED, LATE, NOT_BEGUN = "tool_raised", "worker_died", "timeout", "not_be
 """The failure types of a workflow."""
 _BEATS = 3
 """Heartbeats sent within one heartbeat timeout."""
-_LONGEST_PAUSE = timedelta(seconds=1)
+_MAX_PAUSE_LENGTH = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +226,7 @@ def temporal_worker(
         max_concurrent_activities=calls,
         # A workflow has few events. In the cache of a dead worker, it would wait for that worker.
         max_cached_workflows=0,
-        max_heartbeat_throttle_interval=_LONGEST_PAUSE,
-        default_heartbeat_throttle_interval=_LONGEST_PAUSE,
+        max_heartbeat_throttle_interval=_MAX_PAUSE_LENGTH,
+        default_heartbeat_throttle_interval=_MAX_PAUSE_LENGTH,
         graceful_shutdown_timeout=timedelta(seconds=grace_seconds),
     )

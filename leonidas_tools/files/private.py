@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 _LOOK_AGAIN_SECONDS = 0.05
-_MOST_BYTES: Final = 64 * 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class PrivateFile:
@@ -53,7 +53,7 @@ class PrivateFile:
             ValueError: The content is not UTF-8.
         """
         try:
-            return read_file(self.path, _MOST_BYTES).decode("utf-8")
+            return read_file(self.path, _MAX_BYTES).decode("utf-8")
         except FileNotFoundError:
             return None
 

@@ -8,7 +8,7 @@ from typing import Any
 _TAB = re.compile(r" *\t")
 _VARIABLE = re.compile(r"\$\{[^{}]*\}")
 _BRACKET = re.compile(r"(?<!\$)[\[{]")
-_LONGEST_GAP = 100
+_MAX_GAP_LENGTH = 100
 """Maximum number of characters to look at before a variable."""
 _INDENTED = "the line is indented differently from those it belongs to"
 _WORDS = (
@@ -70,7 +70,7 @@ def _bare_variable(line: str) -> str | None:
     """Return the first `${NAME}` between brackets that begins a value without quotes."""
     bracket = _BRACKET.search(line)
     for found in () if bracket is None else _VARIABLE.finditer(line, bracket.end()):
-        before = line[max(found.start() - _LONGEST_GAP, 0) : found.start()].rstrip()
+        before = line[max(found.start() - _MAX_GAP_LENGTH, 0) : found.start()].rstrip()
         if before.endswith((":", ",", "[", "{")):
             return found[0]
     return None

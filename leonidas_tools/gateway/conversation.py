@@ -53,14 +53,14 @@ logger = visible_logger(__name__)
 _START_SECONDS = 10.0
 _SEND_SECONDS = 30.0
 _MESSAGES_PER_SECOND = 200.0
-_MOST_MESSAGES_AT_ONCE = 1000.0
+_MAX_MESSAGES_AT_ONCE = 1000.0
 _TEXTS_PER_SECOND = 5.0
-_MOST_TEXTS_AT_ONCE = 20.0
+_MAX_TEXTS_AT_ONCE = 20.0
 _SOUND_PACE = 1.5
-_MOST_SOUND_SECONDS_AT_ONCE = 15.0
-_MOST_UNHEARD = 64
-_MOST_UNSENT_MESSAGES = 256
-_MOST_FRAME_SECONDS_OUT = 0.1
+_MAX_SOUND_SECONDS_AT_ONCE = 15.0
+_MAX_UNHEARD = 64
+_MAX_UNSENT_MESSAGES = 256
+_MAX_FRAME_SECONDS_OUT = 0.1
 _SPEAKERS = {"input_transcription": "user", "output_transcription": "agent"}
 
 
@@ -81,12 +81,12 @@ class _Unsent:
         self._all_sent.clear()
         if isinstance(item, bytes):
             self._bytes += len(item)
-        if self._bytes > self._most_bytes or self._texts() > _MOST_UNSENT_MESSAGES:
+        if self._bytes > self._most_bytes or self._texts() > _MAX_UNSENT_MESSAGES:
             raise CloseError(REFUSED, "slow_reader", "The client reads too slowly")
 
     def _texts(self) -> int:
         # Most items are frames of audio: count the texts only if they can be too many.
-        if len(self._items) <= _MOST_UNSENT_MESSAGES:
+        if len(self._items) <= _MAX_UNSENT_MESSAGES:
             return 0
         return sum(isinstance(each, str) for each in self._items)
 
@@ -201,16 +201,14 @@ class GatewayConversation:
         self._draining = draining
         self._closing = closing
         self._running_sessions = running_sessions
-        self._heard: asyncio.Queue[ProcessorPart] = asyncio.Queue(_MOST_UNHEARD)
+        self._heard: asyncio.Queue[ProcessorPart] = asyncio.Queue(_MAX_UNHEARD)
         self._moment = _Moment()
         self._opened = asyncio.Event()
         self._active = asyncio.Event()
         self._asked: set[str] = set()
-        self._messages = TokenBucket(
-            per_second=_MESSAGES_PER_SECOND, at_once=_MOST_MESSAGES_AT_ONCE
-        )
-        self._texts = TokenBucket(per_second=_TEXTS_PER_SECOND, at_once=_MOST_TEXTS_AT_ONCE)
-        self._sound_pace = TokenBucket(per_second=_SOUND_PACE, at_once=_MOST_SOUND_SECONDS_AT_ONCE)
+        self._messages = TokenBucket(per_second=_MESSAGES_PER_SECOND, at_once=_MAX_MESSAGES_AT_ONCE)
+        self._texts = TokenBucket(per_second=_TEXTS_PER_SECOND, at_once=_MAX_TEXTS_AT_ONCE)
+        self._sound_pace = TokenBucket(per_second=_SOUND_PACE, at_once=_MAX_SOUND_SECONDS_AT_ONCE)
         self._use(SoundFormat())
 
     def __str__(self) -> str:
@@ -220,7 +218,7 @@ class GatewayConversation:
         self._sound = sound
         self._to_client = SoundToClient(sound)
         bytes_per_second = sound.hertz * sound.sample_bytes
-        self._frame_bytes = int(_MOST_FRAME_SECONDS_OUT * sound.hertz) * sound.sample_bytes
+        self._frame_bytes = int(_MAX_FRAME_SECONDS_OUT * sound.hertz) * sound.sample_bytes
         self._unsent = _Unsent(self._limits.unsent_seconds * bytes_per_second)
 
     async def run(self) -> None:

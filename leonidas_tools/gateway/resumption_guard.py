@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leonidas_tools.gateway.tokens import Resumed
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
-_MOST_SESSIONS = 65_536
+_MAX_SESSIONS = 65_536
 _START, _REFUSED = EventKind.START, EventKind.ERROR
 
 
@@ -48,7 +48,7 @@ class ResumptionGuard:
             if event.kind is not _REFUSED:
                 self._ended[key] = event.at
                 self._ended.move_to_end(key)
-                if len(self._ended) > _MOST_SESSIONS:
+                if len(self._ended) > _MAX_SESSIONS:
                     _, ended = self._ended.popitem(last=False)
                     self._forgotten = max(self._forgotten, ended)
 

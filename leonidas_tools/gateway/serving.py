@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
-LONGEST_MESSAGE_BYTES: Final = 64_000
+MAX_MESSAGE_BYTES: Final = 64_000
 """Limit of a WebSocket message: more than a second of audio in the largest format."""
 
 
@@ -72,7 +72,7 @@ async def serve_gateway(  # noqa: PLR0913 - each is an option of the server
 async def _serve(
     app: GatewayApp, listener: socket.socket, on_listening: Callable[[str], object] | None
 ) -> None:
-    config = configured(app, longest_message_bytes=LONGEST_MESSAGE_BYTES)
+    config = configured(app, longest_message_bytes=MAX_MESSAGE_BYTES)
     http = QuietServer(config)
     serving: asyncio.Task[None] | None = None
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Encoding: TypeAlias = Literal["pcm16", "mulaw"]
 
 _SPOKEN_HERTZ = 24_000
-_LEAST_HERTZ, _MOST_HERTZ = 8_000, 48_000
+_MIN_HERTZ, _MAX_HERTZ = 8_000, 48_000
 """Limits of the model's sample rate; a lower rate would become too much audio for the client."""
 _RATE = re.compile(r"rate=(\d{4,5})(?!\d)", re.ASCII)
 _LITTLE = np.dtype("<i2")
@@ -73,7 +73,7 @@ class SoundToClient:
         """
         named = _RATE.search(mime_type)
         hertz = int(named[1]) if named else _SPOKEN_HERTZ
-        if not _LEAST_HERTZ <= hertz <= _MOST_HERTZ:
+        if not _MIN_HERTZ <= hertz <= _MAX_HERTZ:
             hertz = _SPOKEN_HERTZ
         if hertz != self._resampled.given_hertz:
             self._resampled = _Resampled(hertz, self._sound.hertz)

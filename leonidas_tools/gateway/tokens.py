@@ -16,11 +16,11 @@ AUDIENCE: Final = "leonidas-gateway"
 METRICS_AUDIENCE: Final = "leonidas-metrics"
 _RESUMPTION_AUDIENCE = "leonidas-resumption"
 _RESUMABLE_SECONDS = 7200.0
-_LONGEST_RESUMPTION_BYTES = 8192
+_MAX_RESUMPTION_BYTES = 8192
 _ALGORITHM = "HS256"
-_SHORTEST_SECRET_BYTES = 32
-_LONGEST_USER = 128
-_LONGEST_TOKEN_BYTES = 2048
+_MIN_SECRET_BYTES = 32
+_MAX_USER_LENGTH = 128
+_MAX_TOKEN_BYTES = 2048
 
 
 def make_token(secret: str, user: str, *, seconds: float = 3600.0, audience: str = AUDIENCE) -> str:
@@ -44,7 +44,7 @@ def make_token(secret: str, user: str, *, seconds: float = 3600.0, audience: str
     """
     if not _is_user(user):
         raise ConfigurationError(
-            f"The user {user!r} is invalid: use 1 to {_LONGEST_USER} printable characters"
+            f"The user {user!r} is invalid: use 1 to {_MAX_USER_LENGTH} printable characters"
         )
     if not seconds > 0:
         raise ConfigurationError(f"A token must be valid for more than 0 seconds, not {seconds!r}")
@@ -58,9 +58,9 @@ def checked_secret(secret: str) -> str:
     Raises:
         ConfigurationError: The secret is too short.
     """
-    if len(secret.encode()) < _SHORTEST_SECRET_BYTES:
+    if len(secret.encode()) < _MIN_SECRET_BYTES:
         raise ConfigurationError(
-            f"The secret of the gateway is too short: give at least {_SHORTEST_SECRET_BYTES} "
+            f"The secret of the gateway is too short: give at least {_MIN_SECRET_BYTES} "
             "bytes, such as those of `openssl rand -hex 32`"
         )
     return secret
@@ -78,11 +78,11 @@ def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> st
     """
     if not token:
         raise TokenError("there is no token")
-    if len(token) > _LONGEST_TOKEN_BYTES:
-        raise TokenError(f"the token has more than {_LONGEST_TOKEN_BYTES} bytes")
+    if len(token) > _MAX_TOKEN_BYTES:
+        raise TokenError(f"the token has more than {_MAX_TOKEN_BYTES} bytes")
     user = _claims(token, secret, audience)["sub"]
     if not _is_user(user):
-        raise TokenError(f"its user is not a text of 1 to {_LONGEST_USER} printable characters")
+        raise TokenError(f"its user is not a text of 1 to {_MAX_USER_LENGTH} printable characters")
     return str(user)
 
 
@@ -125,12 +125,12 @@ def make_resumption(
         "process": process,
     }
     token = jwt.encode(claims, secret, algorithm=_ALGORITHM)
-    return token if len(token) <= _LONGEST_RESUMPTION_BYTES else None
+    return token if len(token) <= _MAX_RESUMPTION_BYTES else None
 
 
 def resumption_of(token: str, secret: str, user: str) -> Resumed | None:
     """Return the state in a resumption token of this user; `None` if it is not valid."""
-    if len(token) > _LONGEST_RESUMPTION_BYTES:
+    if len(token) > _MAX_RESUMPTION_BYTES:
         return None
     try:
         claims = _claims(token, secret, _RESUMPTION_AUDIENCE, *Resumed._fields)
@@ -157,4 +157,4 @@ def _claims(token: bytes | str, secret: str, audience: str, *names: str) -> dict
 
 
 def _is_user(user: object) -> bool:
-    return isinstance(user, str) and 0 < len(user) <= _LONGEST_USER and user.isprintable()
+    return isinstance(user, str) and 0 < len(user) <= _MAX_USER_LENGTH and user.isprintable()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _WRONG_SETTINGS = 2
-_SHORTEST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 30.0
+_MIN_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 30.0
 
 
 async def run_workers(command: Sequence[str], *, count: int) -> None:
@@ -63,17 +63,17 @@ async def _all_ended(slots: Sequence[asyncio.Task[None]]) -> None:
 
 
 async def _keep_running(command: Sequence[str]) -> None:
-    pause, replaces = _SHORTEST_PAUSE_SECONDS, False
+    pause, replaces = _MIN_PAUSE_SECONDS, False
     while True:
         began = time.monotonic()
         code = await _run_worker(command)
         if code == _WRONG_SETTINGS and not replaces:
             raise ConfigurationError("The settings of the workers are invalid: see above")
-        if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
-            pause = _SHORTEST_PAUSE_SECONDS
+        if time.monotonic() - began > _MAX_PAUSE_SECONDS:
+            pause = _MIN_PAUSE_SECONDS
         logger.error("A worker exited with %s: another starts in %g s", code, pause)
         await asyncio.sleep(pause)
-        pause, replaces = min(2 * pause, _LONGEST_PAUSE_SECONDS), True
+        pause, replaces = min(2 * pause, _MAX_PAUSE_SECONDS), True
 
 
 async def _run_worker(command: Sequence[str]) -> int:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema.keywords import type_of, wanted_types
 
-_MOST_NESTED: Final = 8
+_MAX_NESTED: Final = 8
 """Limit of nested defaults, which may be endless otherwise."""
-_MOST_VALUES: Final = 100_000
+_MAX_VALUES: Final = 100_000
 """Limit of the values in all defaults together: a list may repeat a default thousands of times."""
 
 
@@ -28,7 +28,7 @@ class _Room:
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = _MOST_VALUES
+        self.left = _MAX_VALUES
 
     def spend(self, values: int) -> None:
         self.left -= values
@@ -53,7 +53,7 @@ def fill_of(document: Document) -> Callable[[Any], Any] | None:
         fill = _FillCompiler(document).fill(document.schema) if document.has_defaults else None
     except RecursionError:
         raise SchemaError("The schema has a too long chain of references") from None
-    return None if fill is None else lambda value: fill(value, _MOST_NESTED, _Room())
+    return None if fill is None else lambda value: fill(value, _MAX_NESTED, _Room())
 
 
 class _FillCompiler:

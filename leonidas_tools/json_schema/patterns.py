@@ -25,7 +25,7 @@ _ONE_WAY: Final = re.compile(
 _PROPERTY: Final = re.compile(r"\\[pP]")
 _PROPERTY_STATES: Final = 64
 _LETTERS_A_STATE: Final = 8
-_MOST_STATES: Final = 10**9
+_MAX_STATES: Final = 10**9
 _FEW_STATES: Final = 64
 _GIVING_UP: Final = 2_500
 """The work after which the engine gives up a pattern, in checks of a plain schema."""
@@ -95,11 +95,11 @@ def _total(pattern: str, weight: Callable[[str], int]) -> int:
         elif token[1] is not None:
             times = max(int(token[1]), int(token[2] or 0), 1)
             totals[-1] += last * (times - 1)
-            last = min(last * times, _MOST_STATES)
+            last = min(last * times, _MAX_STATES)
         elif text not in "*+?|^$":
             last = weight(text)
             totals[-1] += last
-    return min(sum(totals), _MOST_STATES)
+    return min(sum(totals), _MAX_STATES)
 
 
 def _weight(token: str) -> int:

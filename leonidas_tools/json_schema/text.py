@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.results.texts import say
 
-_LONGEST_KEY = 100
+_MAX_KEY_LENGTH = 100
 
 
 class NotJsonError(ValueError):
@@ -21,7 +21,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add returns None
-        raise NotJsonError(say("json_repeated_key", key=twice[:_LONGEST_KEY]))
+        raise NotJsonError(say("json_repeated_key", key=twice[:_MAX_KEY_LENGTH]))
     return made
 
 

@@ -59,8 +59,8 @@ logger = visible_logger(__name__)
 
 _REMEMBERED = 4096
 _KEPT_ANSWERS = 64
-_MOST_REFUSALS = 3
-_MOST_DELIVERIES = 10
+_MAX_REFUSALS = 3
+_MAX_DELIVERIES = 10
 _NO_CONNECTION = -1
 
 
@@ -290,7 +290,7 @@ class CallTracker:
                 continue
             call.refusals += refused
             call.alone = call.alone or refused
-            if call.refusals < _MOST_REFUSALS and call.deliveries < _MOST_DELIVERIES:
+            if call.refusals < _MAX_REFUSALS and call.deliveries < _MAX_DELIVERIES:
                 self._queue(call)
             else:
                 logger.error("The result of %r cannot be delivered and is dropped", call.name)

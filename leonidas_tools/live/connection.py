@@ -15,7 +15,7 @@ from google.genai.live import AsyncSession
 from pydantic import ValidationError
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from leonidas_tools.live.gradual_socket import LONG_BYTES, MOST_VALUES, GradualSocket
+from leonidas_tools.live.gradual_socket import LONG_BYTES, MAX_VALUES, GradualSocket
 from leonidas_tools.live.sound_frames import sound_parts
 from leonidas_tools.redaction import described, redact_text
 from leonidas_tools.redaction.visible import visible_logger
@@ -203,7 +203,7 @@ class _Received:
         values = count_values(self._unread)
         self.turns = max(int(len(self._unread) > LONG_BYTES), values // _VALUES_A_TURN)
         self._arguments = ()
-        if values > MOST_VALUES:
+        if values > MAX_VALUES:
             unread, self._unread = self._unread, None  # consumed, even if the next line raises
             self._unread, self._arguments = _without_arguments(unread)
         parts = sound_parts(self._unread)
@@ -238,7 +238,7 @@ def _without_arguments(text: bytes) -> tuple[bytes, Sequence[Any]]:
     arguments = [call.pop("args", None) for call in calls]
     left = json.dumps(message).encode()
     are_read = any(arguments) and all(isinstance(each, dict | None) for each in arguments)
-    if not are_read or has_too_many_values(left, MOST_VALUES):
+    if not are_read or has_too_many_values(left, MAX_VALUES):
         raise _TooManyValuesError
     return left, arguments
 

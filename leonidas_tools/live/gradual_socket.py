@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from websockets.protocol import Event
 
-MOST_VALUES = 20_000
+MAX_VALUES = 20_000
 """Maximum values in a message: the client and we may take 50 microseconds for each."""
 LONG_BYTES = 16 * 1024
 """Size above which other tasks run after one message: it takes as long as a burst of short ones."""
@@ -30,7 +30,7 @@ _FRAMES_PER_TURN = 16
 _BYTES_PER_TURN = 32 * 1024
 _FEWEST_BYTES_PER_SECOND = 1024
 """Fewest bytes that the server reads of what waits: a microphone sends forty times as many."""
-_MOST_UNSENT_BYTES = 64 * 1024 * 1024
+_MAX_UNSENT_BYTES = 64 * 1024 * 1024
 """Most bytes that wait for a server that does not read: each ping of it is answered."""
 
 
@@ -118,7 +118,7 @@ class GradualSocket(ClientConnection):
             OSError: The first message, the reply to the setup, has too many values.
         """
         received = await super().recv(decode)
-        if not self._is_set_up and has_too_many_values(_bytes(received), MOST_VALUES):
+        if not self._is_set_up and has_too_many_values(_bytes(received), MAX_VALUES):
             raise OSError("the reply of the server to the setup has too many values")
         self._is_set_up = True
         return received
@@ -132,7 +132,7 @@ class GradualSocket(ClientConnection):
             super().data_received(piece)
             if self._frames >= _FRAMES_PER_TURN or self._is_full or not self._unprocessed:
                 break
-        if self.transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
+        if self.transport.get_write_buffer_size() > _MAX_UNSENT_BYTES:
             self._unprocessed.clear()
             self.transport.abort()
         self._go_on()

@@ -26,7 +26,7 @@ Speaker: TypeAlias = Literal["user", "agent"]
 
 LIVE_EVENT = "live_event"
 """Metadata key of a connection event; only that of a `StatusPart` is read."""
-_MOST_CHARACTERS = 2000
+_MAX_CHARACTERS = 2000
 _TYPED_IN = ("", "realtime")
 
 
@@ -109,7 +109,7 @@ class _SpokenTurns:
 
     def _add(self, who: Speaker, words: str) -> None:
         turn = self._turn(who)
-        turn.words = (turn.words + words)[:_MOST_CHARACTERS]
+        turn.words = (turn.words + words)[:_MAX_CHARACTERS]
 
     def _end(self, who: Speaker, *, interrupted: bool = False) -> None:
         turn = self._turns.pop(who, None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _BURST = 64
-_MOST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 """Bytes of speech and text that wait for the reader: twenty minutes of speech."""
 _PART_BYTES = 1024
 """Size of a part beside its content."""
@@ -52,7 +52,7 @@ class PartQueue:
             self._since_barge_in = 0
         self._since_barge_in += 1
         self._bytes += _bytes_of(part)
-        if self._bytes > _MOST_BYTES:
+        if self._bytes > _MAX_BYTES:
             logger.warning(
                 "The listener is slow: %d bytes of speech and text are dropped", self._bytes
             )

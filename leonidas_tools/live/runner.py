@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _FIRST_DELAY_SECONDS = 0.1
-_LONGEST_DELAY_SECONDS = 0.8
+_MAX_DELAY_SECONDS = 0.8
 _FIRST_CONNECTION_SECONDS = 10.0
 _ARRIVAL_SECONDS = 1.0
 _CONFIRM_SECONDS = 0.25
@@ -151,7 +151,7 @@ class ConversationRunner:
 
     async def _delay(self) -> None:
         """Wait with backoff and jitter, so that many sessions do not reconnect at once."""
-        longest = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** min(self._failures, 8))
+        longest = min(_MAX_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** min(self._failures, 8))
         await asyncio.sleep(random.uniform(longest / 2, longest))  # noqa: S311 - no secret
 
     # Messages.

@@ -22,9 +22,9 @@ logger = visible_logger(__name__)
 
 _REPEAT_SECONDS = 60.0
 _GO_AWAY_SECONDS = 5.0
-_MOST_SINGLE = 1024
-_MOST_ALIKE = 64
-_MOST_CANCELLED = 1000
+_MAX_SINGLE = 1024
+_MAX_ALIKE = 64
+_MAX_CANCELLED = 1000
 """Maximum cancellations per message: each may block the event loop for 150 microseconds."""
 _MALFORMED = types.TurnCompleteReason.MALFORMED_FUNCTION_CALL.value
 _TRANSCRIPTIONS = ("input_transcription", "output_transcription", "interim_input_transcription")
@@ -142,9 +142,9 @@ class ServerMessageHandler:
             if not known or not call.id or known == call.id:
                 self._single[other].remove(known)
                 return True
-        alike = self._single.setdefault((in_model_turn, what), deque(maxlen=_MOST_ALIKE))
+        alike = self._single.setdefault((in_model_turn, what), deque(maxlen=_MAX_ALIKE))
         alike.append(call.id)
-        if len(self._single) > _MOST_SINGLE:
+        if len(self._single) > _MAX_SINGLE:
             self._single.popitem(last=False)
         return False
 
@@ -196,14 +196,12 @@ def parts_of(message: types.LiveServerMessage) -> Iterator[ProcessorPart]:
 
 
 def _cancelled(message: types.LiveServerMessage) -> Sequence[str]:
-    """Return the ids that a message cancels, at most `_MOST_CANCELLED`."""
+    """Return the ids that a message cancels, at most `_MAX_CANCELLED`."""
     cancellation = message.tool_call_cancellation
     ids = [] if cancellation is None else cancellation.ids or []
-    if len(ids) > _MOST_CANCELLED:
-        logger.warning(
-            "A message cancels more than %d calls: the rest are ignored", _MOST_CANCELLED
-        )
-    return ids[:_MOST_CANCELLED]
+    if len(ids) > _MAX_CANCELLED:
+        logger.warning("A message cancels more than %d calls: the rest are ignored", _MAX_CANCELLED)
+    return ids[:_MAX_CANCELLED]
 
 
 def _call(part: types.Part, role: str = "model", **metadata: Any) -> ProcessorPart:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MEDIAN = "median"
 """Setting for the median duration of the tool's recent calls."""
 
-_SHORTEST_MEDIAN_SECONDS = 1.0
+_MIN_MEDIAN_SECONDS = 1.0
 _UNKNOWN_MEDIAN_SECONDS = 2.0
 
 
@@ -51,7 +51,7 @@ def filler_for(tools: ToolRuntime, declared_name: str) -> Filler | None:
         return None
     if after == MEDIAN:
         median = tools.monitor.median_seconds(tool.name)
-        after = max(either(median, _UNKNOWN_MEDIAN_SECONDS), _SHORTEST_MEDIAN_SECONDS)
+        after = max(either(median, _UNKNOWN_MEDIAN_SECONDS), _MIN_MEDIAN_SECONDS)
     return Filler(after_seconds=after, sentence=either(settings.filler, tool.metadata.filler))
 
 

@@ -38,11 +38,11 @@ logger = visible_logger(__name__)
 PATH = "/mcp"
 _DRAIN_SECONDS = 5.0
 _CLOSE_SECONDS = 2
-MOST_CONNECTIONS = 1024
-MOST_ACCEPTED_AT_ONCE = 64
+MAX_CONNECTIONS = 1024
+MAX_ACCEPTED_AT_ONCE = 64
 """Most connections accepted in one iteration of the loop. It is less than the limit of
 waiting connections, so that a request is read before its connection could be closed."""
-LONGEST_HEAD_BYTES = 16_384
+MAX_HEAD_BYTES = 16_384
 _HEAD_SECONDS = 10.0
 _STALL_SECONDS = 30.0
 """Seconds within which a client must read some of the sent data."""
@@ -362,9 +362,9 @@ def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvi
         ws_max_size=longest_message_bytes or 0,
         ws_per_message_deflate=False,  # a small message could expand to a large one
         http=BoundedConnection,
-        backlog=MOST_ACCEPTED_AT_ONCE,
-        h11_max_incomplete_event_size=LONGEST_HEAD_BYTES,
-        limit_concurrency=MOST_CONNECTIONS,
+        backlog=MAX_ACCEPTED_AT_ONCE,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=_CLOSE_SECONDS,
     )
     config.load()

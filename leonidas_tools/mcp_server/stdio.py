@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-MOST_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _MAX_ID_DIGITS = 20
 _MAX_WAITING = 64
@@ -172,12 +172,12 @@ def _read_lines(pipe: int, deliver: Callable[[bytes | None], None]) -> None:
             for piece in ended:
                 line += piece
                 if too_long:
-                    logger.warning("A message of more than %d bytes is ignored", MOST_MESSAGE_BYTES)
+                    logger.warning("A message of more than %d bytes is ignored", MAX_MESSAGE_BYTES)
                 elif line.strip():
                     deliver(bytes(line))
                 line, too_long = bytearray(), False
             line += rest
-            if len(line) > MOST_MESSAGE_BYTES:
+            if len(line) > MAX_MESSAGE_BYTES:
                 line, too_long = bytearray(), True
         deliver(None)
 

@@ -27,9 +27,9 @@ _LEFT: Final = 110
 _RIGHT: Final = 20
 _ROW: Final = 30
 _BAR: Final = 16
-_MOST_TICKS: Final = 10
-_MOST_BARS: Final = 12
-_LONGEST_LABEL: Final = 40
+_MAX_TICKS: Final = 10
+_MAX_BARS: Final = 12
+_MAX_LABEL_LENGTH: Final = 40
 _LETTER: Final = 5.5
 
 
@@ -73,7 +73,7 @@ def timeline(lanes: Mapping[str, Sequence[Span]]) -> Chart:
                 f'fill="{colour}">{title}</rect>'
             )
             if label and x >= free:  # else it would cover the previous label
-                free = x + _LETTER * min(len(label), _LONGEST_LABEL)
+                free = x + _LETTER * min(len(label), _MAX_LABEL_LENGTH)
                 parts.append(_text(x, y + _BAR + 10, label, "start", size=9))
     return Chart(svg=_svg(height, parts))
 
@@ -84,7 +84,7 @@ def durations(histogram: DurationHistogram) -> Chart:
     Args:
         histogram: The durations of calls, such as `tools.monitor.durations("get_weather")`.
     """
-    shown = histogram.bars(_MOST_BARS) or [(0.001, 0)]
+    shown = histogram.bars(_MAX_BARS) or [(0.001, 0)]
     most = max((count for _, count in shown), default=0) or 1
     height, floor, step = 220, 160, (_WIDTH - _LEFT - _RIGHT) / len(shown)
     parts = [
@@ -129,9 +129,9 @@ def _axis(seconds: float, height: int, name: str) -> list[str]:
 
 def _tick(seconds: float) -> float:
     """Return the distance of marks on an axis: 1, 2 or 5 times a power of ten."""
-    decade = 10.0 ** math.floor(math.log10(seconds / _MOST_TICKS))
+    decade = 10.0 ** math.floor(math.log10(seconds / _MAX_TICKS))
     return next(
-        decade * factor for factor in (1, 2, 5, 10) if seconds / (decade * factor) <= _MOST_TICKS
+        decade * factor for factor in (1, 2, 5, 10) if seconds / (decade * factor) <= _MAX_TICKS
     )
 
 
@@ -156,7 +156,7 @@ def _text(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
 
 
 def _escaped(text: str) -> str:
-    cut = shortened(text, _LONGEST_LABEL)
+    cut = shortened(text, _MAX_LABEL_LENGTH)
     # XML allows no control characters, not even escaped ones.
     return escape("".join(letter if letter.isprintable() else "·" for letter in cut))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _PER_DECADE = 30
 """Thirty buckets per decade are each 8 % wide, so that their middle is off by 3.9 % at most."""
-_SHORTEST_SECONDS = 1e-6
+_MIN_SECONDS = 1e-6
 _DECADES = 10
 _BELOW = 6 * _PER_DECADE
 _LAST = _DECADES * _PER_DECADE + 1
@@ -56,7 +56,7 @@ class DurationHistogram:
     def add(self, seconds: float) -> None:
         """Count one duration."""
         bucket = 0
-        if seconds > _SHORTEST_SECONDS:
+        if seconds > _MIN_SECONDS:
             bucket = ceil(log10(seconds) * _PER_DECADE) + _BELOW
             if bucket > _LAST:  # noqa: PLR1730 - min() costs three times as much
                 bucket = _LAST

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _RETRY = EventKind.RETRY
-_LONGEST_NAME = 128
+_MAX_NAME_LENGTH = 128
 """Longer names are truncated, since a model may invent any name."""
-_MOST_RETRYING = 10_000
+_MAX_RETRYING = 10_000
 """The number of calls with counted retries; only calls that never end could reach it."""
 
 _Row: TypeAlias = tuple[
@@ -97,7 +97,7 @@ class History:
         assert result is not None
         session = call.session.id
         attempts = self._attempts.pop(call.trace_id, 1) if self._attempts else 1
-        name = call.name if call.tool is not None else call.name[:_LONGEST_NAME]
+        name = call.name if call.tool is not None else call.name[:_MAX_NAME_LENGTH]
         self._rows.append(
             (
                 name,
@@ -115,7 +115,7 @@ class History:
     def _retry(self, event: ToolEvent) -> None:
         trace_id = event.call.trace_id
         self._attempts[trace_id] = self._attempts.get(trace_id, 1) + 1
-        if len(self._attempts) > _MOST_RETRYING:
+        if len(self._attempts) > _MAX_RETRYING:
             del self._attempts[next(iter(self._attempts))]
 
 

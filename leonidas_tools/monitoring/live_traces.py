@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.calls.events import ToolEvent
 
-_MOST_QUESTIONS = 1000
+_MAX_QUESTIONS = 1000
 
 
 class LiveTraces:
@@ -64,7 +64,7 @@ class LiveTraces:
             }
             name = f"approval {event.call.name}"
             self._questions[question] = self._tracer.start_span(name, attributes=attributes)
-            if len(self._questions) > _MOST_QUESTIONS:
+            if len(self._questions) > _MAX_QUESTIONS:
                 self._questions.popitem(last=False)[1].end()
         elif event.kind is EventKind.APPROVAL_ANSWER and question in self._questions:
             span = self._questions.pop(question)

@@ -31,13 +31,13 @@ _ERROR, _CANCEL = EventKind.ERROR, EventKind.CANCEL
 _RECENT = 100
 """The number of recent calls."""
 _MINUTE_SECONDS = 60.0
-_MOST_SESSIONS = 1000
-_MOST_RECOVERING = 10_000
+_MAX_SESSIONS = 1000
+_MAX_RECOVERING = 10_000
 """The number of calls in recovery; only calls that never end could reach it."""
 _STRATEGIES = frozenset({"retry", "fallback", "similar_tool"})
 _ERROR_KIND = r"[A-Za-z_][A-Za-z0-9_.]{0,63}"
 _OTHER_KIND = "(other)"
-_MOST_KINDS = 64
+_MAX_KINDS = 64
 
 _Sample: TypeAlias = tuple[float, float, EventKind]
 """The end time of a call, its duration in seconds, and the kind of its last event."""
@@ -69,7 +69,7 @@ class Recoveries:
 
     def add(self, key: _RecoveryKey) -> _RecoveryKey:
         """Count an attempted recovery and return the key it is counted under."""
-        if key not in self.tried and len(self.tried) >= _MOST_KINDS:
+        if key not in self.tried and len(self.tried) >= _MAX_KINDS:
             key = (key[0], _OTHER_KIND)
         self.tried[key] = self.tried.get(key, 0) + 1
         return key
@@ -363,7 +363,7 @@ class Metrics:
             metrics.fallbacks += 1
         key = metrics.recoveries.add(_recovery_key(event))
         self._recovering[event.call.trace_id] = (metrics, key)
-        if len(self._recovering) > _MOST_RECOVERING:
+        if len(self._recovering) > _MAX_RECOVERING:
             del self._recovering[next(iter(self._recovering))]
 
     def _end_recovery(self, event: ToolEvent) -> None:
@@ -403,7 +403,7 @@ class SessionCallRate:
         minute, count = self._minutes.pop(session, (now, 0))
         count = count + 1 if minute == now else 1
         self._minutes[session] = (now, count)
-        if len(self._minutes) > _MOST_SESSIONS:
+        if len(self._minutes) > _MAX_SESSIONS:
             self._minutes.popitem(last=False)
         if count == most + 1:
             self.busy_minutes += 1

@@ -37,11 +37,11 @@ _log = visible_logger(__name__)
 _START = EventKind.START
 _COUNTED = frozenset({_START, EventKind.WAIT, EventKind.RETRY, EventKind.FALLBACK})
 """Kinds of events that are counted, besides those that end a call."""
-_MOST_WAITING = 16
+_MAX_WAITING = 16
 """Most events counted at once; few, since one call waits until they are counted."""
-_LONGEST_WAIT_SECONDS = 0.1
+_MAX_WAIT_SECONDS = 0.1
 _PORTS = 65536
-_MOST_PORTS = 64
+_MAX_PORTS = 64
 """Ports that are tried for the Prometheus page: as many as `leonidas serve` has workers."""
 
 
@@ -108,7 +108,7 @@ class Monitor:
         if event.result is not None or event.kind in _COUNTED:
             self._waiting.append(event)
             waiting = len(self._waiting)
-            if waiting >= _MOST_WAITING:
+            if waiting >= _MAX_WAITING:
                 self._count()
             elif waiting == 1:
                 self._count_soon()
@@ -295,7 +295,7 @@ class Monitor:
             return
         if self._counting_loop is not loop:
             self._counting_loop = loop
-            loop.call_later(_LONGEST_WAIT_SECONDS, self._count_due)
+            loop.call_later(_MAX_WAIT_SECONDS, self._count_due)
 
     def _count_due(self) -> None:
         self._counting_loop = None
@@ -320,7 +320,7 @@ class Monitor:
 
 def _started_page(exporter: PrometheusExporter, port: int) -> AbstractContextManager[str]:
     """Start the page on this port, or on the next one that is free."""
-    last = min(port + _MOST_PORTS, _PORTS) - 1
+    last = min(port + _MAX_PORTS, _PORTS) - 1
     for tried in range(port, last + 1):
         page = exporter.serve(tried)
         try:

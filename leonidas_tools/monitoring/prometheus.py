@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leonidas_tools.monitoring.metrics import ToolMetrics
 
 _LABELS = ("tool", "category")
-_MOST_CONNECTIONS = 64
+_MAX_CONNECTIONS = 64
 _REQUEST_SECONDS = 10.0
 
 
@@ -116,21 +116,21 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
     """Serves each connection in a thread; connections are few and short."""
 
     daemon_threads = True
-    request_queue_size = _MOST_CONNECTIONS
+    request_queue_size = _MAX_CONNECTIONS
 
     def __init__(self, host: str, port: int) -> None:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family, *_, address = infos[0]
         self._open: dict[socket.socket, float] = {}  # with its start, the oldest first
         self._lock = threading.Lock()
-        self._places = threading.Semaphore(2 * _MOST_CONNECTIONS)
+        self._places = threading.Semaphore(2 * _MAX_CONNECTIONS)
         super().__init__((str(address[0]), port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Handle a connection in a thread."""
         with self._lock:
             self._open[request] = time.monotonic()
-            if len(self._open) > _MOST_CONNECTIONS:
+            if len(self._open) > _MAX_CONNECTIONS:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
                 _shut_down(oldest)

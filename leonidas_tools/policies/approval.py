@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.effective import EffectiveOptions
     from leonidas_tools.settings.rules import ApprovalSettings
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 _ALLOW = Decide.ALLOW
 _ASK = Decide.ASK
 
@@ -275,7 +275,7 @@ class Approval:
         """Return the notice before the question (foreign content, changed tool), and its cause."""
         notices, found = [], self._foreign(call)
         if found is not None:
-            tools = ", ".join(tool.replace("_", " ") for tool in found.tools[-_MOST_NAMED:])
+            tools = ", ".join(tool.replace("_", " ") for tool in found.tools[-_MAX_NAMED:])
             notices.append(self.wording.template("after_untrusted", language).format(tools=tools))
         if changed:
             notices.append(self.wording.template("definition_changed", language))

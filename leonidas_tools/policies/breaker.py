@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-_MOST_CALLS = 1000
+_MAX_CALLS = 1000
 _FAILED: Mapping[ResultStatus, bool] = {
     ResultStatus.OK: False,
     ResultStatus.NO_RESULTS: False,
@@ -117,7 +117,7 @@ class Breaker:
     def _count(self, failed: bool, now: float) -> None:
         calls = self._calls
         calls.append((now, failed))
-        if len(calls) > _MOST_CALLS:
+        if len(calls) > _MAX_CALLS:
             self._failures -= calls.popleft()[1]
         if failed:
             self._failures += 1

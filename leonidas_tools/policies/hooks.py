@@ -27,7 +27,7 @@ AfterFunction: TypeAlias = Callable[
     [ToolCall, ToolResult], "Awaitable[ToolResult | None] | ToolResult | None"
 ]
 
-_MOST_BYTES = 65_536
+_MAX_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Before:
     """
 
     function: BeforeFunction
-    max_bytes: int = _MOST_BYTES
+    max_bytes: int = _MAX_BYTES
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Run the call as the function has changed it, or return the function's result."""

@@ -11,7 +11,7 @@ from leonidas_tools.calls.invocation import current
 from leonidas_tools.calls.sendable import has_only_value
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.plain import MOST_ON_LOOP, beginning, fitting, length, whole_items
+from leonidas_tools.results.plain import MAX_ON_LOOP, beginning, fitting, length, whole_items
 from leonidas_tools.results.spill import Results
 from leonidas_tools.results.texts import join, say
 from leonidas_tools.tools.metadata import Overflow
@@ -34,9 +34,9 @@ _KEEPS: dict[Overflow, Keep] = {
     Overflow.BOTH: "both",
     Overflow.SPILL: "both",
 }
-_MOST_CHARACTERS = 300
+_MAX_CHARACTERS = 300
 _LOOKED_AT = 4000
-_MOST_SENTENCES = 2
+_MAX_SENTENCES = 2
 _MARKUP = (
     (re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)"), ""),
     (re.compile(r"```.*?(?:```|\Z)", re.DOTALL), " "),
@@ -89,12 +89,12 @@ class ResultBudget:
         return replace(result, result=cut, message=join(result.message, message))
 
     async def _cut(self, body: Any, size: int, max_bytes: int, keep: Keep) -> Any:
-        if size > MOST_ON_LOOP:
+        if size > MAX_ON_LOOP:
             return await self.in_thread(fitting, body, max_bytes, keep)
         return fitting(body, max_bytes, keep)
 
     async def _kept(self, call: ToolCall, body: Any, size: int) -> str | None:
-        if size > MOST_ON_LOOP:
+        if size > MAX_ON_LOOP:
             content = await self.in_thread(_written, call, body)
         else:
             content = _written(call, body)
@@ -193,7 +193,7 @@ def speakable(text: str) -> str | None:
         text = pattern.sub(instead, text)
     found = (" ".join(match[0].split()) for match in _SENTENCE.finditer(text))
     sentences = [sentence for sentence in found if any(map(str.isalnum, sentence))]
-    said = " ".join(map(_ended, sentences[:_MOST_SENTENCES]))
+    said = " ".join(map(_ended, sentences[:_MAX_SENTENCES]))
     return _shortened(said) or None
 
 
@@ -202,8 +202,8 @@ def _ended(sentence: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    if len(text) <= _MOST_CHARACTERS:
+    if len(text) <= _MAX_CHARACTERS:
         return text
-    kept = text[: _MOST_CHARACTERS - 1]
+    kept = text[: _MAX_CHARACTERS - 1]
     words = kept.rsplit(" ", 1)
-    return f"{words[0] if len(words[0]) > _MOST_CHARACTERS // 2 else kept}…"
+    return f"{words[0] if len(words[0]) > _MAX_CHARACTERS // 2 else kept}…"

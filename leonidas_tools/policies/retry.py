@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.effective import EffectiveOptions
 
 _OK = ResultStatus.OK
-LONGEST_DELAY_SECONDS = 10.0
+MAX_DELAY_SECONDS = 10.0
 USUAL_BACKOFF = 2.0
 # Errors in the code of a tool, which occur on a retry too.
 _PERMANENT = (
@@ -68,7 +68,7 @@ class Retry:
     once: bool = False
     timeouts: bool = False
     backoff: float = USUAL_BACKOFF
-    longest_delay_seconds: float = LONGEST_DELAY_SECONDS
+    longest_delay_seconds: float = MAX_DELAY_SECONDS
     kinds: Collection[str] | None = None
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _SLICE = 32
 """Parts handled before other tasks run: a burst must not delay an audio frame."""
-_MOST_UNDOABLE = 64
+_MAX_UNDOABLE = 64
 """Maximum finished calls to keep, so that a late cancellation can undo them."""
 _PROGRESS = EventKind.PROGRESS
 
@@ -282,7 +282,7 @@ class _Calls:
         remember(call, repeated(call.name) if is_cut else result, begun=invocation.begun)
         if invocation.undo is not None and call.id is not None:
             self._undoable[call.id] = invocation
-            if len(self._undoable) > _MOST_UNDOABLE:
+            if len(self._undoable) > _MAX_UNDOABLE:
                 del self._undoable[next(iter(self._undoable))]
         if invocation.wanted:  # else the server has cancelled the call
             self.ready.put((call, result))

@@ -26,8 +26,8 @@ logger = visible_logger(__name__)
 
 TOOL_REQUEST = "tool_request"
 TOOL_ANSWER = "tool_answer"
-_LONGEST_ANSWER = 1 << 24
-_LONGEST_JSON_REQUEST = 1 << 12
+_MAX_ANSWER_LENGTH = 1 << 24
+_MAX_JSON_REQUEST_LENGTH = 1 << 12
 
 READ_ONLY = frozenset(
     {
@@ -109,7 +109,7 @@ def from_json(part: ProcessorPart) -> ProcessorPart:
         return part
     name, arguments = "?", {}
     text = part.part.text or ""
-    if len(text) <= _LONGEST_JSON_REQUEST:
+    if len(text) <= _MAX_JSON_REQUEST_LENGTH:
         try:
             body = json.loads(text)
         except (ValueError, RecursionError):
@@ -121,7 +121,7 @@ def from_json(part: ProcessorPart) -> ProcessorPart:
 
 def answer_part(request: ToolRequest, result: ToolResult) -> ProcessorPart:
     """Return the answer to a request, in the envelope of a function response."""
-    body, _ = plain({"request": request.name, **result.to_response()}, _LONGEST_ANSWER)
+    body, _ = plain({"request": request.name, **result.to_response()}, _MAX_ANSWER_LENGTH)
     return ProcessorPart(
         json.dumps(body),
         mimetype="application/json",

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_OF_EACH: Final = 16
+MAX_OF_EACH: Final = 16
 """Limit of waiting replaceable items per source."""
-MOST_REPLACEABLE: Final = 1024
+MAX_REPLACEABLE: Final = 1024
 """Limit shared by all sources; the newest item of each source is always kept."""
 _FEW: Final = 64
 _PROGRESS = EventKind.PROGRESS
@@ -150,7 +150,7 @@ class CoalescingQueue(Generic[T]):
         """Add an item, and drop the oldest of its source if too many wait."""
         new = _Replaceable(item, source, dropped)
         waiting = self._waiting.setdefault(source, deque())
-        room = max(1, min(MOST_OF_EACH, MOST_REPLACEABLE // len(self._waiting)))
+        room = max(1, min(MAX_OF_EACH, MAX_REPLACEABLE // len(self._waiting)))
         while len(waiting) >= room:
             old = waiting.popleft()
             old.is_gone, old.item = True, None

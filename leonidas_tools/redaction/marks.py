@@ -12,7 +12,7 @@ from leonidas_tools.redaction.names import is_secret_name
 _HOLDERS = ("items", "additionalProperties", "then", "else")
 _PRESETS = frozenset({"default", "examples"})
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_LONGEST_INDEX = 8
+_MAX_INDEX_LENGTH = 8
 
 
 class Secret:
@@ -137,7 +137,7 @@ class _Marks:
         place: Any = self._root
         for step in unquote(reference.removeprefix("#")).split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(place, list) and name.isdecimal() and len(name) < _LONGEST_INDEX:
+            if isinstance(place, list) and name.isdecimal() and len(name) < _MAX_INDEX_LENGTH:
                 place = place[int(name)] if int(name) < len(place) else None
             else:
                 place = place.get(name) if isinstance(place, Mapping) else None

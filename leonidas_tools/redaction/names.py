@@ -33,7 +33,7 @@ HINTS = (
 )  # fmt: skip
 """Every name of a secret contains one of these, in lower case; used for a quick search."""
 
-_LONGEST_NAME = 128
+_MAX_NAME_LENGTH = 128
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 
 
@@ -44,7 +44,7 @@ def is_secret_name(name: str) -> bool:
         >>> [is_secret_name(name) for name in ("apiKey", "X-Auth-Token", "max_tokens", "keyboard")]
         [True, True, False, False]
     """
-    return len(name) <= _LONGEST_NAME and _names_secret(name)
+    return len(name) <= _MAX_NAME_LENGTH and _names_secret(name)
 
 
 @functools.lru_cache(maxsize=4096)

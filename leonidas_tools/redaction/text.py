@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MASK = "***"
 
 _SHORTEST = 8
-_LONGEST_HEAD = 64
+_MAX_HEAD_LENGTH = 64
 
 
 def _masking(pattern: str, flags: int = 0, *, by: str = MASK) -> Callable[[str], str]:
@@ -111,7 +111,7 @@ def may_hold_secret(json_text: str) -> bool:
 
 def _without_value(found: re.Match[str]) -> str:
     start, begin = found.start(), found.start("value")
-    head = _HEAD.search(found.string[max(start - _LONGEST_HEAD, 0) : start])
+    head = _HEAD.search(found.string[max(start - _MAX_HEAD_LENGTH, 0) : start])
     tail = _NAME.match(found.string[start:begin])
     name = (head[0] if head else "") + (tail[0] if tail else "")
     value = found["value"]

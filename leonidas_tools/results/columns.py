@@ -14,7 +14,7 @@ from math import isfinite
 from operator import setitem
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.results.jsonable import MOST_BITS, NotPlainError, is_utf8
+from leonidas_tools.results.jsonable import MAX_BITS, NotPlainError, is_utf8
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["DEEPEST", "copied", "length_of_integer", "length_of_text", "length_o
 
 DEEPEST = 64
 _SHORT = 10_000
-_MOST_AT_ONCE = 4096
+_MAX_AT_ONCE = 4096
 """Most values processed at once: few enough that no other thread waits for long."""
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict})
 _BRANCHES = frozenset({list, dict})
@@ -68,9 +68,9 @@ class _Copying:
 
     def of(self, column: list[Any], depth: int) -> list[Any]:
         """Return the values with copies of lists and objects; the same list if it has none."""
-        if len(column) > _MOST_AT_ONCE:
-            starts = range(0, len(column), _MOST_AT_ONCE)
-            parts = [self.of(column[at : at + _MOST_AT_ONCE], depth) for at in starts]
+        if len(column) > _MAX_AT_ONCE:
+            starts = range(0, len(column), _MAX_AT_ONCE)
+            parts = [self.of(column[at : at + _MAX_AT_ONCE], depth) for at in starts]
             return list(chain.from_iterable(parts))
         types = list(map(type, column))
         kinds = set(types)
@@ -178,6 +178,6 @@ def length_of_integer(value: int) -> int:
         NotPlainError: The integer is longer than Python can convert to text.
     """
     bits = value.bit_length()
-    if bits > MOST_BITS:
+    if bits > MAX_BITS:
         raise NotPlainError(say("value_long_integer"))
     return bits // 3 + 1

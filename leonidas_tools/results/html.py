@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import Media
 
-_LONGEST_CELL = 500
+_MAX_CELL_LENGTH = 500
 _ELEMENTS = {
     "image/png": '<img src="{source}">',
     "image/jpeg": '<img src="{source}">',
@@ -71,4 +71,4 @@ def _row(cell: str, values: Iterable[Any]) -> str:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else dumps(value, ensure_ascii=False, default=str)
-    return escape(shortened(text, _LONGEST_CELL))
+    return escape(shortened(text, _MAX_CELL_LENGTH))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MOST_VALUES: Final = 250_000
+MAX_VALUES: Final = 250_000
 """Limit of a text that is parsed on the event loop: each value may block it for about 2
 microseconds, mostly in the garbage collector."""
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """A string, which may lack its end: otherwise each quote in it would start another search."""
 _FEW: Final = 1_000
-_MOST_QUOTES: Final = 4 * MOST_VALUES
+_MAX_QUOTES: Final = 4 * MAX_VALUES
 
 
-def has_too_many_values(text: bytes, most: int = MOST_VALUES) -> bool:
+def has_too_many_values(text: bytes, most: int = MAX_VALUES) -> bool:
     """Return whether a JSON text has more values than may be parsed at once."""
     return _count(text) > most and count_values(text) > most
 
@@ -30,7 +30,7 @@ def count_values(text: bytes) -> int:
         4
     """
     count = _count(text)
-    if count < _FEW or text.count(b'"') - text.count(b'\\"') > _MOST_QUOTES:
+    if count < _FEW or text.count(b'"') - text.count(b'\\"') > _MAX_QUOTES:
         return count
     return _count(_STRING.sub(b"", text))
 

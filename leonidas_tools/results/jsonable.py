@@ -29,9 +29,9 @@ from leonidas_tools.errors import ToolError
 from leonidas_tools.results.libraries import Attachment, attachment, library_data
 from leonidas_tools.results.texts import say
 
-MOST_MEDIA_BYTES = 700_000
+MAX_MEDIA_BYTES = 700_000
 """Maximum bytes of media: as Base64, less than the 1 MiB limit of a Live session's message."""
-MOST_BITS = 8192
+MAX_BITS = 8192
 """Limit of the bits of an integer; Python converts at most 4,300 digits to text."""
 
 _TEXTS = (str, bytes, bytearray, memoryview)
@@ -123,7 +123,7 @@ class Conversion:
             return value
         if kind is int:
             bits = value.bit_length()
-            return value if bits <= MOST_BITS else f"an integer of {bits} bits"
+            return value if bits <= MAX_BITS else f"an integer of {bits} bits"
         if kind is float:
             return value if value - value == 0.0 else str(value)  # NaN and infinities are not JSON
         try:
@@ -164,7 +164,7 @@ class Conversion:
 
     def _attach(self, found: Attachment) -> str:
         """Keep media up to the size limit, and return the text for its place."""
-        if sum(len(each.data) for each in self.media) + len(found.data) > MOST_MEDIA_BYTES:
+        if sum(len(each.data) for each in self.media) + len(found.data) > MAX_MEDIA_BYTES:
             return say("media_left_out")
         self.media.append(found)
         return found.text

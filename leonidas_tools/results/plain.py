@@ -22,7 +22,7 @@ from leonidas_tools.results.libraries import Attachment
 from leonidas_tools.results.texts import say
 
 __all__ = [
-    "MOST_ON_LOOP",
+    "MAX_ON_LOOP",
     "ForeignTypeError",
     "Keep",
     "Measured",
@@ -38,18 +38,18 @@ __all__ = [
     "whole_items",
 ]
 
-MOST_ON_LOOP = 32_768
+MAX_ON_LOOP = 32_768
 """Longest JSON, in bytes, whose value is processed on the event loop.
 
 A value with shared parts, or a `range`, may be small while its JSON is long. The event loop only
 detects that a value is too long; a thread converts and cuts it.
 """
-_MOST_LISTS = 262_144
+_MAX_LISTS = 262_144
 """Most lists and objects copied: garbage collection of millions blocks the event loop."""
-_MOST_LISTS_ON_LOOP = 4096
+_MAX_LISTS_ON_LOOP = 4096
 _FEW = 4096
 """Length up to which checking each item is quicker than checking columns."""
-_ROOM_OF_MANY = 2 * _MOST_LISTS
+_ROOM_OF_MANY = 2 * _MAX_LISTS
 _BRANCHES = frozenset({dict, list})
 _ENDLESS = 1 << 62
 _MARGIN = 65_536
@@ -59,7 +59,7 @@ Keep: TypeAlias = Literal["head", "tail", "both"]
 """Part to keep of a text that is too long: its beginning, its end, or a fifth and four fifths."""
 
 _LEAVES = frozenset({bool, type(None)})
-_MOST_FLAT = 64
+_MAX_FLAT = 64
 _SHORT = 10_000
 _ELLIPSIS = "…"
 _WORTH_SHOWING = 64
@@ -144,7 +144,7 @@ def measured(
         if whole is None and not on_loop:
             return _cut(value, max_bytes)
     except NotPlainError:
-        lists = _MOST_LISTS_ON_LOOP if on_loop else _MOST_LISTS
+        lists = _MAX_LISTS_ON_LOOP if on_loop else _MAX_LISTS
         conversion = Conversion(room, foreign=foreign, lists=lists)
         value = conversion.of(value)
         short, formless, media = conversion.is_short, conversion.formless, conversion.media
@@ -159,7 +159,7 @@ def measured(
 
 def _flat(value: dict[Any, Any], room: int) -> Measured | None:
     """Return a copy of an object of a few plain values, as most results are; else `None`."""
-    if len(value) > _MOST_FLAT:
+    if len(value) > _MAX_FLAT:
         return None
     copy = value.copy()  # which its owner cannot change meanwhile
     size = 2 + 4 * len(copy)
@@ -185,7 +185,7 @@ def _whole(value: Any, room: int, *, on_loop: bool) -> Measured | None:
         return Measured(snapshot(value), False, few - left)
     if few == room:
         return None
-    copy = copied(value, room, _MOST_LISTS)
+    copy = copied(value, room, _MAX_LISTS)
     return None if copy is None else Measured(copy[0], False, room - copy[1])
 
 
@@ -211,7 +211,7 @@ def _has_many_lists(value: Any) -> bool:
         for item in inner:
             if type(item) in _BRANCHES:
                 seen += 1
-                if seen > _MOST_LISTS:
+                if seen > _MAX_LISTS:
                     return True
                 waiting.append(item)
     return False

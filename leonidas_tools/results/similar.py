@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LETTERS_A_MISTAKE: Final = 6
-_MOST_MISTAKES: Final = 2
+_MAX_MISTAKES: Final = 2
 _MARGIN: Final = 2
-_LONGEST_COMPARED: Final = 256
-_MOST_COMPARED: Final = 10_000
+_MAX_COMPARED_LENGTH: Final = 256
+_MAX_COMPARED: Final = 10_000
 
 
 def closest(name: str, names: Iterable[str], *, limit: int = 5) -> list[str]:
@@ -26,10 +26,10 @@ def closest(name: str, names: Iterable[str], *, limit: int = 5) -> list[str]:
     from rapidfuzz import fuzz, process, utils
 
     # Comparing takes time by the product of both lengths, and a model may write any length.
-    compared = (each for each in names if len(each) <= _LONGEST_COMPARED)
+    compared = (each for each in names if len(each) <= _MAX_COMPARED_LENGTH)
     found = process.extract(
-        name[:_LONGEST_COMPARED],
-        list(itertools.islice(compared, _MOST_COMPARED)),
+        name[:_MAX_COMPARED_LENGTH],
+        list(itertools.islice(compared, _MAX_COMPARED)),
         scorer=fuzz.WRatio,
         processor=utils.default_process,
         limit=limit,
@@ -52,16 +52,16 @@ def clearly_closest(name: str, names: Iterable[str]) -> str | None:
     """
     from rapidfuzz.distance import OSA
 
-    candidates = list(itertools.islice(names, _MOST_COMPARED + 1))
-    if len(name) > _LONGEST_COMPARED or len(candidates) > _MOST_COMPARED:
+    candidates = list(itertools.islice(names, _MAX_COMPARED + 1))
+    if len(name) > _MAX_COMPARED_LENGTH or len(candidates) > _MAX_COMPARED:
         return None
     plain = _letters(name)
-    most = min(len(plain) // _LETTERS_A_MISTAKE, _MOST_MISTAKES)
+    most = min(len(plain) // _LETTERS_A_MISTAKE, _MAX_MISTAKES)
     near = most + _MARGIN
     found = sorted(
         (OSA.distance(plain, _letters(each), score_cutoff=near), each)
         for each in candidates
-        if len(each) <= _LONGEST_COMPARED
+        if len(each) <= _MAX_COMPARED_LENGTH
     )
     if not found or found[0][0] > most:
         return None

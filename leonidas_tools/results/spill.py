@@ -9,7 +9,7 @@ from typing import Protocol
 
 from leonidas_tools.errors import StoreError
 
-_MOST_BYTES = 16 * 1024 * 1024
+_MAX_BYTES = 16 * 1024 * 1024
 
 
 class Piece(Protocol):
@@ -47,7 +47,7 @@ class _StoredPiece:
 class ResultMemory:
     """Stores results in memory; drops the oldest beyond `max_bytes`."""
 
-    def __init__(self, max_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self.max_bytes = max_bytes
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._bytes = 0

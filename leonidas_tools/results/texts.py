@@ -15,7 +15,7 @@ from leonidas_tools.redaction.visible import hides, visible
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_LONGEST = 2_000
+_MAX_LENGTH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Text:
         Raises:
             ValueError: It is too long, has control characters, or lacks or misuses a placeholder.
         """
-        if len(template) > _LONGEST:
-            raise ValueError(f"is longer than {_LONGEST} characters: shorten it")
+        if len(template) > _MAX_LENGTH:
+            raise ValueError(f"is longer than {_MAX_LENGTH} characters: shorten it")
         if hides(template):
             raise ValueError("has invisible control characters: remove them")
         try:

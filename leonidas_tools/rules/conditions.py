@@ -40,18 +40,18 @@ _FULL_STOP = re.compile("(?<=[A-Za-z0-9])\u3002(?=[A-Za-z0-9])")
 _BETWEEN = re.compile(r"[\s,;<>()\"'\uff0c\uff1b\u3001]+")
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 """A character as JSON may write it, which a tool reads as the character."""
-_MOST_LEAVES = 10_000
-_MOST_TEXTS = 1_000
+_MAX_LEAVES = 10_000
+_MAX_TEXTS = 1_000
 """Most texts in a list that are parsed as JSON."""
-_MOST_REFERENCES = 32
-_MOST_SCHEMAS = 2_000
+_MAX_REFERENCES = 32
+_MAX_SCHEMAS = 2_000
 """Most parts of a schema that are looked at for a path: the references of a server may multiply."""
-_MOST_BYTES = 1 << 20
-_MOST_STEPS = 10_000
+_MAX_BYTES = 1 << 20
+_MAX_STEPS = 10_000
 _BEGIN_NUMBERS = "iInN"
 """Letters with which a number may begin: `inf`, `nan`."""
-_LONGEST_TEXT = 1_000_000
-_LONGEST_BOUNDED = 1_000
+_MAX_TEXT_LENGTH = 1_000_000
+_MAX_BOUNDED_LENGTH = 1_000
 """Longest text for an expression with lookaround, whose time grows with its square."""
 
 
@@ -152,7 +152,7 @@ def _inside_list(values: Sequence[Any], step: str) -> Sequence[Any]:
             found += [item[step]] if step in item else []
         elif isinstance(item, str) and _begins_as_json(item):
             texts += 1
-            if texts > _MOST_TEXTS:
+            if texts > _MAX_TEXTS:
                 return [*found, UNREADABLE]
             found += _inside_json(item, step)
         elif isinstance(item, list | tuple):
@@ -168,7 +168,7 @@ def _inside_json(text: str, step: str) -> Sequence[Any]:
     """Apply a step to the object or array in a text: a tool may read one as the other."""
     if not _begins_as_json(text):
         return []
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > _MAX_TEXT_LENGTH:
         return [UNREADABLE]
     try:
         value = json.loads(text, object_pairs_hook=_all_values, strict=False)
@@ -189,7 +189,7 @@ def _all_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _parts(text: str) -> Sequence[str]:
-    parts = [part for part in _BETWEEN.split(text, _MOST_LEAVES) if part]
+    parts = [part for part in _BETWEEN.split(text, _MAX_LEAVES) if part]
     return [text] if parts == [text] else [text, *parts]
 
 
@@ -198,7 +198,7 @@ def _with_parts(values: Sequence[Any]) -> Sequence[Any]:
     texts = [each for each in values if isinstance(each, str) and _SEPARATOR.search(each)]
     if not texts:
         return values
-    parts = (part.strip() for text in texts for part in _SEPARATOR.split(text, _MOST_LEAVES))
+    parts = (part.strip() for text in texts for part in _SEPARATOR.split(text, _MAX_LEAVES))
     return [*values, *(part for part in parts if part)]
 
 
@@ -214,8 +214,8 @@ def is_described(schema: Any, steps: Sequence[str]) -> bool:
         >>> [is_described(schema, steps_of(path)) for path in ("to[*]", "to[*].name", "cc")]
         [True, False, False]
     """
-    looks = iter(range(_MOST_SCHEMAS))
-    return _is_described(schema, tuple(steps), schema, _MOST_REFERENCES, looks)
+    looks = iter(range(_MAX_SCHEMAS))
+    return _is_described(schema, tuple(steps), schema, _MAX_REFERENCES, looks)
 
 
 def _is_described(
@@ -364,16 +364,16 @@ class Expression:
     __slots__ = ("_longest", "_validator")
 
     def __init__(self, pattern: str) -> None:
-        linear = jsonschema_rs.RegexOptions(size_limit=_MOST_BYTES, dfa_size_limit=_MOST_BYTES)
+        linear = jsonschema_rs.RegexOptions(size_limit=_MAX_BYTES, dfa_size_limit=_MAX_BYTES)
         bounded = jsonschema_rs.FancyRegexOptions(
-            backtrack_limit=_MOST_STEPS, size_limit=_MOST_BYTES, dfa_size_limit=_MOST_BYTES
+            backtrack_limit=_MAX_STEPS, size_limit=_MAX_BYTES, dfa_size_limit=_MAX_BYTES
         )
         schema = {"pattern": pattern}
-        self._longest = _LONGEST_TEXT
+        self._longest = _MAX_TEXT_LENGTH
         try:
             self._validator = jsonschema_rs.validator_for(schema, pattern_options=linear)
         except (jsonschema_rs.ValidationError, ValueError):
-            self._longest = _LONGEST_BOUNDED
+            self._longest = _MAX_BOUNDED_LENGTH
             try:
                 self._validator = jsonschema_rs.validator_for(schema, pattern_options=bounded)
             except (jsonschema_rs.ValidationError, ValueError):
@@ -390,7 +390,7 @@ class Expression:
         try:
             if self._validator.is_valid(text):
                 return True
-            if self._longest == _LONGEST_TEXT:
+            if self._longest == _MAX_TEXT_LENGTH:
                 return False
             error = next(self._validator.iter_errors(text))
         except UnicodeError:  # a lone surrogate
@@ -475,7 +475,7 @@ def _reads_as(value: str | float) -> str | float:
 
 def _of_leaves(value: Any, holds: Callable[[Any], bool | None]) -> bool | None:
     """Return `None` (in doubt) if a test may be true of a part of a value, else `False`."""
-    left, stack = _MOST_LEAVES, [value]
+    left, stack = _MAX_LEAVES, [value]
     while stack:
         part = stack.pop()
         left -= 1
@@ -485,7 +485,7 @@ def _of_leaves(value: Any, holds: Callable[[Any], bool | None]) -> bool | None:
             stack += part
         elif holds(part) is not False:
             return None
-        if left <= 0 or len(stack) > _MOST_LEAVES:
+        if left <= 0 or len(stack) > _MAX_LEAVES:
             return None
     return False
 
@@ -506,7 +506,7 @@ def _is_found(value: Any, expression: Expression) -> bool | None:
 def _is_in_text(text: str, expression: Expression) -> bool | None:
     """Return whether a text contains a match; in doubt if the text as a person reads it differs."""
     found = expression.is_in(text)
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > _MAX_TEXT_LENGTH:
         return found
     read = _folded(text)
     return found if read == text or expression.is_in(read) is found else None
@@ -549,5 +549,5 @@ def _has_more(value: Any, limit: int) -> bool | None:
 def _items_in(item: Any) -> int:
     """Return how many items a tool may split an item into: "a@home, b@home" is two."""
     if isinstance(item, str):
-        return sum(1 for part in _SEPARATOR.split(item, _MOST_LEAVES) if part.strip())
+        return sum(1 for part in _SEPARATOR.split(item, _MAX_LEAVES) if part.strip())
     return len(item) if isinstance(item, list | tuple) else 1

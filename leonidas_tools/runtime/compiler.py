@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.workers.threads import Workers
 
-_LONGEST_WHOLE = 8 * 1024 * 1024
+_MAX_WHOLE_LENGTH = 8 * 1024 * 1024
 """Maximum bytes of a result before a result budget cuts it: it needs more than the start."""
 
 
@@ -227,7 +227,7 @@ class Compiler:
 
     def _attempt(self, options: EffectiveOptions) -> Attempt:
         tool, settings, on_cancel = options.tool, options.settings, options.on_cancel
-        max_bytes = _LONGEST_WHOLE if options.has_result_budget else options.max_result_bytes
+        max_bytes = _MAX_WHOLE_LENGTH if options.has_result_budget else options.max_result_bytes
         in_thread = runs_in_thread(tool)
         # A stopped thread continues: its work must not be undone before it has ended.
         can_end = not in_thread or tool.metadata.cpu_bound or options.runs_on is not RunsOn.HERE

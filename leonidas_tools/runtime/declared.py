@@ -34,7 +34,7 @@ logger = visible_logger(__name__)
 
 Subscribe: TypeAlias = "Callable[[Callable[..., None]], Callable[[], None]]"
 
-_MOST_CHARACTERS = 600
+_MAX_CHARACTERS = 600
 """Maximum characters of recent user speech that the choice of tools considers."""
 
 
@@ -277,4 +277,4 @@ def _found_in(session: ToolSession | None) -> tuple[str, ...]:
 def _recent_speech(session: ToolSession | None) -> str:
     """Return the recent speech of the user in a session."""
     transcript = None if session is None else session.find(Transcript)
-    return "" if transcript is None else transcript.said_lately(_MOST_CHARACTERS)
+    return "" if transcript is None else transcript.said_lately(_MAX_CHARACTERS)

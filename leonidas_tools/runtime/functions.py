@@ -35,7 +35,7 @@ CallFunction: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any
 """Runs a tool's function with a call's arguments."""
 
 _PLAIN = frozenset({str, dict, list, int, float, bool, type(None)})
-_MOST_ITEMS = 100_000
+_MAX_ITEMS = 100_000
 """Maximum items read from an iterator, which may never end; a result would be cut anyway."""
 
 
@@ -126,7 +126,7 @@ async def _all_of(values: AsyncGeneratorType[Any, Any]) -> list[Any]:
     async with aclosing(values):
         async for value in values:
             found.append(value)
-            if len(found) == _MOST_ITEMS:
+            if len(found) == _MAX_ITEMS:
                 break
             await asyncio.sleep(0)  # it may never wait by itself
     return found
@@ -138,7 +138,7 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Iterator):
-        return list(itertools.islice(value, _MOST_ITEMS))
+        return list(itertools.islice(value, _MAX_ITEMS))
     return _Awaitable(value) if inspect.isawaitable(value) else value
 
 

@@ -11,7 +11,7 @@ from leonidas_tools.session.table_access import TableAccess
 if TYPE_CHECKING:
     from leonidas_tools.store.memories import MemoryTable
 
-MOST_MEMORIES = 200_000
+MAX_MEMORIES = 200_000
 """Maximum number of memories of one user."""
 
 

@@ -10,7 +10,7 @@ from leonidas_tools.session.table_access import TableAccess
 if TYPE_CHECKING:
     from leonidas_tools.store.notes import NoteTable
 
-MOST_NOTES = 10_000
+MAX_NOTES = 10_000
 """Maximum number of notes of one user."""
 
 

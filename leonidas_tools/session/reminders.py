@@ -10,7 +10,7 @@ from leonidas_tools.session.table_access import TableAccess
 if TYPE_CHECKING:
     from leonidas_tools.store.reminders import ReminderTable
 
-MOST_REMINDERS = 500
+MAX_REMINDERS = 500
 """Maximum number of reminders of one user."""
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall
     from leonidas_tools.calls.events import Sink, ToolEvent
 
-_MOST_CALLS = 100
+_MAX_CALLS = 100
 _WRITERS = frozenset({"write_tasks", "update_task"})
 
 
@@ -173,7 +173,7 @@ class TaskList:
         if current is None:
             return sinks
         task = self._tasks[current]
-        calls = (*task.calls, call.trace_id)[-_MOST_CALLS:]
+        calls = (*task.calls, call.trace_id)[-_MAX_CALLS:]
         self._tasks[current] = replace(task, calls=calls)
         if named is not None:
             self._running.setdefault(named, []).append(call.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.policies.breaker import BreakerLimits
 from leonidas_tools.policies.retry import (
-    LONGEST_DELAY_SECONDS,
+    MAX_DELAY_SECONDS,
     USUAL_BACKOFF,
     USUAL_DELAY_SECONDS,
     USUAL_RETRIES,
@@ -129,7 +129,7 @@ def effective_options(
         retries_timeouts=attempts is not None,
         retry_delay_seconds=either(settings.retry_delay, USUAL_DELAY_SECONDS),
         retry_backoff=either(settings.retry_backoff, USUAL_BACKOFF),
-        retry_longest_delay_seconds=either(settings.retry_longest_delay, LONGEST_DELAY_SECONDS),
+        retry_longest_delay_seconds=either(settings.retry_longest_delay, MAX_DELAY_SECONDS),
         fallback_tools=either(settings.fallback_tools, own.fallback_tools),
         cache_seconds=either(settings.cache_seconds, own.cache_seconds) or 0.0,
         cache_shared=bool(settings.cache_shared),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-_LEAST_LIKENESS = 0.8
+_MIN_LIKENESS = 0.8
 _WORD = r"[\w./*-]+"
 _WORDS = {
     "missing": "is missing",
@@ -49,7 +49,7 @@ def closest(word: str, options: Collection[str]) -> str | None:
     from rapidfuzz.distance import JaroWinkler
 
     found = process.extractOne(
-        word, options, scorer=JaroWinkler.similarity, score_cutoff=_LEAST_LIKENESS
+        word, options, scorer=JaroWinkler.similarity, score_cutoff=_MIN_LIKENESS
     )
     return None if found is None else found[0]
 

@@ -36,7 +36,7 @@ INTERPRETER_VARIABLE = "LEONIDAS_PYTHON"
 TEXTS = "texts"
 FOREIGN = "mcpServers"
 """The key under which other programs list MCP servers."""
-_SHORTEST_OPAQUE = 8
+_MIN_OPAQUE_LENGTH = 8
 _TELLING_NAME = "the name of a server contains one of its secrets, and is shown: choose another"
 _VARIABLE = r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?"
 
@@ -157,7 +157,7 @@ def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | N
     credentials = [
         value
         for value, variable in expansion.values.items()
-        if is_secret_name(variable) and len(value) >= _SHORTEST_OPAQUE
+        if is_secret_name(variable) and len(value) >= _MIN_OPAQUE_LENGTH
     ]
     for name, server in settings.mcp_servers.items():
         server.hide(expansion.values)
@@ -291,4 +291,4 @@ class Expansion:
 
 def _is_opaque(value: str) -> bool:
     """Return whether a value is long and unusual enough not to occur in ordinary text."""
-    return len(value) >= _SHORTEST_OPAQUE and not value.isalpha()
+    return len(value) >= _MIN_OPAQUE_LENGTH and not value.isalpha()

@@ -34,16 +34,16 @@ from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.shown import without_secret_options
 from leonidas_tools.settings.tool_configuration import ToolConfiguration
 
-_LONGEST_NAME = 100
-_SHORTEST_CREDENTIAL = 8
+_MAX_NAME_LENGTH = 100
+_MIN_CREDENTIAL_LENGTH = 8
 
 
 def _server_name(name: str) -> str:
-    fits = 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+    fits = 0 < len(name) <= _MAX_NAME_LENGTH and name.isprintable()
     if not fits or name != name.strip() or name.startswith("-"):
         raise ValueError(
-            f"is not a valid server name: a name has 1 to {_LONGEST_NAME} visible characters, no "
-            "space at its ends and no '-' at its beginning"
+            f"is not a valid server name: a name has 1 to {_MAX_NAME_LENGTH} visible characters, "
+            "no space at its ends and no '-' at its beginning"
         )
     return name
 
@@ -226,7 +226,7 @@ class MCPServerSettings(SettingsModel):
         """Yield the secrets by their names, such as `API_KEY` in `env`, if they are long."""
         values = secrets_in({"env": self.env, "headers": self.headers})
         parts = (part for value in values for part in value.split())
-        yield from (each for each in parts if len(each) >= _SHORTEST_CREDENTIAL)
+        yield from (each for each in parts if len(each) >= _MIN_CREDENTIAL_LENGTH)
 
     def secrets(self) -> tuple[str, ...]:
         """Return the secret values that the server gets, which its tools must not return."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _OF_WORDS: Final = frozenset({"defaults", "environment", "policies", "tools"})
 """Sections whose texts are words such as `blocking`."""
-_LONGEST_WORD: Final = 40
+_MAX_WORD_LENGTH: Final = 40
 
 
 def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
@@ -111,7 +111,9 @@ def _is_telling(path: Sequence[str], value: Any) -> bool:
     if "custom_parameters" in path or is_secret_name(path[-1]):
         return False
     if isinstance(value, str):
-        return path[0] in _OF_WORDS and len(value) <= _LONGEST_WORD and redact_text(value) == value
+        return (
+            path[0] in _OF_WORDS and len(value) <= _MAX_WORD_LENGTH and redact_text(value) == value
+        )
     return value is None or isinstance(value, int | float)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 _PATIENCE_SECONDS: Final = 0.05
 _POLL_SECONDS: Final = 0.001
 # A loop that is busy for longer may itself wait for the time to pass: skip it all the same.
-_LONGEST_BUSY_SECONDS: Final = 10.0
+_MAX_BUSY_SECONDS: Final = 10.0
 
 
 class _SkippableTime:
@@ -65,7 +65,7 @@ class _ElasticSelector(selectors.DefaultSelector):
         events = super().select(patience)
         self._waits = True
         try:
-            until = time.monotonic() + _LONGEST_BUSY_SECONDS
+            until = time.monotonic() + _MAX_BUSY_SECONDS
             while not events and self._skippable.any and self._peers:
                 busy = any(peer.is_busy for peer in self._peers)
                 # Check for input only now: a peer may send something and then become idle.

@@ -54,7 +54,7 @@ class ClientLeftError(Exception):
 
 
 WAIT_SECONDS: Final = 10.0
-_LONGEST_SHOWN = 300
+_MAX_SHOWN_LENGTH = 300
 """Characters of an unexpected answer that an error shows."""
 
 
@@ -359,8 +359,8 @@ class SimulatedSession:
         (answer,) = await self.wait_for_answers(call_id, within_seconds=within_seconds)
         if status is not None and answer.status != status:
             found = json.dumps(answer.response, ensure_ascii=False)
-            if len(found) > _LONGEST_SHOWN:
-                found = f"{found[:_LONGEST_SHOWN]}…"
+            if len(found) > _MAX_SHOWN_LENGTH:
+                found = f"{found[:_MAX_SHOWN_LENGTH]}…"
             raise StepFailedError(f"the status is {answer.status!r}, not {status!r}: {found}")
         if response is not None and (difference := difference_of(response, answer.response)):
             raise StepFailedError(difference)

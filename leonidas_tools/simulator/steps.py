@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leonidas_tools.simulator.recording import Answer
     from leonidas_tools.simulator.session import SimulatedSession
 
-_LONGEST_SHOWN = 160
+_MAX_SHOWN_LENGTH = 160
 
 Seconds: TypeAlias = Annotated[float, Field(ge=0)]
 
@@ -67,7 +67,7 @@ class Step:
             width=math.inf,
         )
         text = text.strip()[1:-1]
-        return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+        return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[: _MAX_SHOWN_LENGTH - 1]}…"
 
 
 def _given(value: Any) -> list[Any]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leonidas_tools.store.write_queue import Write
 
 
-_LONGEST_TEXT = 1024
+_MAX_TEXT_LENGTH = 1024
 _COLUMNS = [column for column in approvals.c if column.name != "run"]
 _OF_CALLS = ("approval_id", "tool", "call_id", "arguments")
 _ANSWERS = {
@@ -86,7 +86,7 @@ class ApprovalTable:
             "tool": name_of(request.tool),
             "arguments": arguments,
             "fingerprint": _hash_of(question, arguments),
-            "message": clean(redaction(request.title)[:_LONGEST_TEXT]),
+            "message": clean(redaction(request.title)[:_MAX_TEXT_LENGTH]),
             "requested": request.created,
             "expires": request.deadline,
             "rule": name_of(request.rule),
@@ -106,7 +106,7 @@ class ApprovalTable:
             "decision": _ANSWERS.get(closing.answer, Decision.WITHDRAWN).value,
             "decided": time.time(),
             "decided_by": None if closing.by in CLOSED_BY_NO_PERSON else user,
-            "note": None if reason is None else clean(redaction(reason)[:_LONGEST_TEXT]),
+            "note": None if reason is None else clean(redaction(reason)[:_MAX_TEXT_LENGTH]),
             "answer": closing.answer,
             "channel": name_of(closing.by),
             "edited": None

@@ -40,9 +40,9 @@ _AT_ONCE = 2
 """Maximum number of concurrent transactions, since others need the few connections too."""
 _REST_SECONDS = 5.0
 """Seconds without a query after the database failed, so that few calls wait for it."""
-_MOST_BYTES = 65_536
+_MAX_BYTES = 65_536
 """Maximum length of a stored result, since the event loop searches it for secrets."""
-_MOST_FORGOTTEN = 64
+_MAX_FORGOTTEN = 64
 _EVICTED_AT_ONCE = 64
 _ALL_TOOLS = ""
 _SAID = ("message", "retry_hint")
@@ -106,7 +106,7 @@ class CachedResults:
         try:
             written = json.dumps(arguments)
             if (
-                len(written) > _MOST_BYTES
+                len(written) > _MAX_BYTES
                 or (redaction.everything and arguments)
                 or redaction.hides(arguments)
             ):
@@ -154,7 +154,7 @@ class CachedResults:
 
     def forget(self, tool: str | None, arguments: Mapping[str, Any] | None) -> None:
         """Invalidate results like `ResultCache.invalidate`: at once here, soon elsewhere."""
-        if len(self._forgotten) >= _MOST_FORGOTTEN:
+        if len(self._forgotten) >= _MAX_FORGOTTEN:
             self._forgotten.clear()
             tool = arguments = None
         self._forgotten[next(self._numbers)] = (tool, arguments)
@@ -288,7 +288,7 @@ def _written(call: ToolCall, result: ToolResult) -> str | None:
         # `said` has the words of `fields`, which are checked for secrets below.
         said = {name: to_json(fields[name]) for name in _SAID}
         content = json.dumps({"status": result.status.value, **fields, **said})
-        if len(content) > _MOST_BYTES or call.redaction.hides(list(fields.values())):
+        if len(content) > _MAX_BYTES or call.redaction.hides(list(fields.values())):
             return None
     except (TypeError, ValueError, RecursionError):
         return None
@@ -307,7 +307,7 @@ def _read(key: StoredKey, content: str, *, age: float) -> CacheEntry | None:
         arguments = json.loads(key.arguments)
     except (LookupError, TypeError, ValueError, RecursionError):
         return None
-    result = sendable(result, 2 * _MOST_BYTES, tool=key.tool)
+    result = sendable(result, 2 * _MAX_BYTES, tool=key.tool)
     if not result.ok or age < 0:  # age < 0: the clock of its process is ahead
         return None
     more = result.with_value(None, result.message)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlalchemy import delete, func, insert, select
 
 from leonidas_tools.embeddings.nearest import Nearest, packed
-from leonidas_tools.session.memories import MOST_MEMORIES, Memory, TooManyMemoriesError
+from leonidas_tools.session.memories import MAX_MEMORIES, Memory, TooManyMemoriesError
 from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.schema import memories
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from leonidas_tools.embeddings import Embedder
     from leonidas_tools.store.database import Database
 
-_MOST_INDEX_BYTES = 256 * 2**20
+_MAX_INDEX_BYTES = 256 * 2**20
 _AT_ONCE = 10_000
-_MOST_FOUND = 100
+_MAX_FOUND = 100
 
 _Key: TypeAlias = tuple[int, str, str, int]
 """The number of the file, the owner, the embedding space and the number of dimensions."""
@@ -71,9 +71,9 @@ class MemoryTable:
         own = (memories.c.user == owner, memories.c.space == embedder.space)
         async with self._database.writing() as connection:
             count = select(func.count()).select_from(memories).where(memories.c.user == owner)
-            if (await connection.execute(count)).scalar_one() + len(wanted) > MOST_MEMORIES:
+            if (await connection.execute(count)).scalar_one() + len(wanted) > MAX_MEMORIES:
                 raise TooManyMemoriesError(
-                    f"there are {MOST_MEMORIES} memories of {user!r}: forget some"
+                    f"there are {MAX_MEMORIES} memories of {user!r}: forget some"
                 )
             for (digest, text), vector in zip(wanted.items(), vectors, strict=True):
                 known = select(memories).where(*own, memories.c.digest == digest)
@@ -114,7 +114,7 @@ class MemoryTable:
         Raises:
             StoreError: The memories cannot be read.
         """
-        limit = min(limit, _MOST_FOUND)
+        limit = min(limit, _MAX_FOUND)
         key = (self._database.files, owner_of(user), space, len(vector))
         async with self._turn, self._database.reading() as connection:
             index = self._indexes.pop(key, None) or Nearest(len(vector))
@@ -125,7 +125,7 @@ class MemoryTable:
                 await _extend(connection, index, key)
                 found, _ = await _found(connection, index, key, vector, limit)
             self._indexes[key] = index
-            while sum(each.size_bytes for each in self._indexes.values()) > _MOST_INDEX_BYTES:
+            while sum(each.size_bytes for each in self._indexes.values()) > _MAX_INDEX_BYTES:
                 self._indexes.popitem(last=False)
         return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, exists, func, insert, literal_column, select, text
 
-from leonidas_tools.session.notes import MOST_NOTES, FoundNotes, Note, TooManyNotesError
+from leonidas_tools.session.notes import MAX_NOTES, FoundNotes, Note, TooManyNotesError
 from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.schema import note_tags, notes
 
@@ -30,8 +30,8 @@ _ALONE = re.compile(
     "\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd]"
 )
 """Characters of scripts without spaces: each is a word of its own."""
-_LONGEST_WORD = 64
-_MOST_QUERY_WORDS = 32
+_MAX_WORD_LENGTH = 64
+_MAX_QUERY_WORDS = 32
 
 
 class NoteTable:
@@ -64,7 +64,7 @@ class NoteTable:
         owner = owner_of(user)
         async with self._database.writing() as connection:
             count = select(func.count()).select_from(notes).where(notes.c.user == owner)
-            if (await connection.execute(count)).scalar_one() >= MOST_NOTES:
+            if (await connection.execute(count)).scalar_one() >= MAX_NOTES:
                 raise TooManyNotesError
             await _insert(connection, owner, note)
         return note
@@ -234,7 +234,7 @@ def _query_words(text: str) -> list[list[str]]:
         >>> _query_words("buy 牛奶")
         [['buy'], ['xe7899b', 'xe5a5b6']]
     """
-    return _groups(text)[:_MOST_QUERY_WORDS]
+    return _groups(text)[:_MAX_QUERY_WORDS]
 
 
 def _groups(text: str) -> list[list[str]]:
@@ -258,5 +258,5 @@ def _split(word: str) -> list[list[str]]:
 
 
 def _safe(word: str) -> str:
-    word = word[:_LONGEST_WORD]
+    word = word[:_MAX_WORD_LENGTH]
     return word if word.isascii() else f"x{word.encode('utf-8', 'surrogatepass').hex()}"

@@ -30,7 +30,7 @@ logger = visible_logger(__name__)
 
 ALWAYS, MODE = "always", "mode"
 
-_MOST_BYTES = 262_144
+_MAX_BYTES = 262_144
 _UNKNOWN = Preferred(is_known=False)
 
 
@@ -128,9 +128,9 @@ async def _write(
     connection: AsyncConnection, before: Preferences, values: Mapping[str, Any]
 ) -> Preferences:
     preferred_by(values)  # the names that the library reads must be valid
-    shown, cut = plain(dict(values), _MOST_BYTES)
+    shown, cut = plain(dict(values), _MAX_BYTES)
     if cut:
-        raise ValueError(f"The preferences are longer than {_MOST_BYTES} bytes: keep fewer")
+        raise ValueError(f"The preferences are longer than {_MAX_BYTES} bytes: keep fewer")
     after = Preferences(
         user=before.user, values=shown, version=before.version + 1, updated=time.time()
     )

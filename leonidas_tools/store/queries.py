@@ -40,11 +40,11 @@ HAPPENED = tuple(
 MAY_HAVE_RUN = (
     "ok", "no_results", "failed", "timeout", "unknown_outcome", "cancelled", STARTED, INTERRUPTED,
 )  # fmt: skip
-_MOST_REPEATED = 1000
+_MAX_REPEATED = 1000
 RESUMABLE_SECONDS = 86_400.0
 """Seconds after which no live session can be resumed."""
-_MOST_UNTRUSTED = 16
-_MOST_RECENT = 10_000
+_MAX_UNTRUSTED = 16
+_MAX_RECENT = 10_000
 _MINUTE_SECONDS = 60.0
 
 
@@ -111,7 +111,7 @@ async def find_elsewhere(
         select(table.id, table.run, table.started)
         .where(made, table.ended.is_(None))
         .order_by(table.started.desc())
-        .limit(_MOST_REPEATED)
+        .limit(_MAX_REPEATED)
         .subquery()
     )
     newest = select(literal(""), table.run, func.max(table.started)).where(made).group_by(table.run)
@@ -178,7 +178,7 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
         .where(executions.c.tool == call.tool)
         .where(or_(is_same_id, and_(is_elsewhere, is_unheard)))
         .order_by(executions.c.started.desc(), executions.c.id.desc())
-        .limit(_MOST_REPEATED)
+        .limit(_MAX_REPEATED)
     )
     return await _found(database, query)
 
@@ -207,7 +207,7 @@ async def find_earlier_calls(
         found = (await connection.execute(counted.group_by(table.tool))).all()
         ages: dict[str, list[float]] = {}
         if any(last > now - _MINUTE_SECONDS for _, _, last in found):
-            for tool, started in await connection.execute(recent.limit(_MOST_RECENT)):
+            for tool, started in await connection.execute(recent.limit(_MAX_RECENT)):
                 ages.setdefault(tool, []).append(now - started)
     return [
         EarlierCalls(tool=tool, number=number, ages=ages.get(tool, ())) for tool, number, _ in found
@@ -223,7 +223,7 @@ async def find_untrusted(database: Database, *, session: str, user: str) -> list
         .where(executions.c.steps.contains(f'"{EventKind.UNTRUSTED.value}"'))
         .group_by(executions.c.tool)
         .order_by(first)
-        .limit(_MOST_UNTRUSTED)
+        .limit(_MAX_UNTRUSTED)
     )
     async with database.reading() as connection:
         return list(await connection.scalars(query))
@@ -286,7 +286,7 @@ async def find_unfinished(database: Database, *, session: str, user: str) -> lis
         .where(executions.c.effect == ToolEffect.ONCE.value, executions.c.call_id.is_not(None))
         .where(executions.c.started > time.time() - RESUMABLE_SECONDS)
         .order_by(executions.c.started, executions.c.id)
-        .limit(_MOST_REPEATED)
+        .limit(_MAX_REPEATED)
     )
     return await _found(database, query)
 

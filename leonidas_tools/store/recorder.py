@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _START = EventKind.START
 _UNTRUSTED = EventKind.UNTRUSTED
-_MOST_STEPS = 32
+_MAX_STEPS = 32
 _STEP_BYTES = 256
-_LONGEST_NAME = 128
-_LONGEST_MESSAGE = 1024
-_MOST_DIGESTS = 16_384
+_MAX_NAME_LENGTH = 128
+_MAX_MESSAGE_LENGTH = 1024
+_MAX_DIGESTS = 16_384
 
 LOCAL_USER = "local"
 """The name under which the data of no user is stored."""
@@ -89,7 +89,7 @@ class Recorder:
         if digest is None:
             return
         self._digests[id_] = digest
-        if len(self._digests) > _MOST_DIGESTS:
+        if len(self._digests) > _MAX_DIGESTS:
             self._digests.popitem(last=False)
 
     def digest_of(self, id_: str) -> bytes | None:
@@ -172,7 +172,7 @@ class Recorder:
             return
         self._mark(key, event.data)
         steps = self._steps.setdefault(key, [])
-        if len(steps) < _MOST_STEPS or event.kind is _UNTRUSTED:  # a later session needs it
+        if len(steps) < _MAX_STEPS or event.kind is _UNTRUSTED:  # a later session needs it
             data, _ = self._json(dict(event.data), self._hiding(key, event.call), _STEP_BYTES)
             steps.append(f"[{event.at!r},{json.dumps(event.kind.value)},{data}]")
 
@@ -215,7 +215,7 @@ class Recorder:
         return {
             "status": result.status.value,
             "result": self._result(result.result, redaction),
-            "message": None if message is None else clean(redaction(message)[:_LONGEST_MESSAGE]),
+            "message": None if message is None else clean(redaction(message)[:_MAX_MESSAGE_LENGTH]),
             "reason": None if result.reason_code is None else name_of(result.reason_code),
         }
 
@@ -254,7 +254,7 @@ def key_of(call: ToolCall) -> Hashable:
 
 def name_of(text: str) -> str:
     """Return a name of limited length, since a model or a user may have chosen it."""
-    return clean(name_called(text, longest=_LONGEST_NAME))
+    return clean(name_called(text, longest=_MAX_NAME_LENGTH))
 
 
 def user_name_of(user: str | None) -> str:

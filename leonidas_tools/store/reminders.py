@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, func, insert, select, update
 
 from leonidas_tools.calls.listeners import Listeners
-from leonidas_tools.session.reminders import MOST_REMINDERS, Reminder, TooManyRemindersError
+from leonidas_tools.session.reminders import MAX_REMINDERS, Reminder, TooManyRemindersError
 from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.schema import reminders
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.store.database import Database
 
-_MOST_AT_ONCE = 100
+_MAX_AT_ONCE = 100
 
 
 class ReminderTable:
@@ -63,7 +63,7 @@ class ReminderTable:
         )
         async with self._database.writing() as connection:
             count = select(func.count()).select_from(reminders).where(reminders.c.user == owner)
-            if (await connection.execute(count)).scalar_one() >= MOST_REMINDERS:
+            if (await connection.execute(count)).scalar_one() >= MAX_REMINDERS:
                 raise TooManyRemindersError
             await connection.execute(insert(reminders), _row(reminder))
         self._changed.notify()
@@ -130,7 +130,7 @@ class ReminderTable:
         Raises:
             StoreError: The reminders cannot be read.
         """
-        query = select(reminders).where(reminders.c.due <= now).limit(_MOST_AT_ONCE)
+        query = select(reminders).where(reminders.c.due <= now).limit(_MAX_AT_ONCE)
         return await self._found(query)
 
     async def next_due(self) -> float | None:

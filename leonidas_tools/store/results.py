@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leonidas_tools.store.write_queue import Write
     from leonidas_tools.store.writer import Writer
 
-_MOST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 _HANDLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -31,7 +31,7 @@ class ResultTable:
     """Stores results until they expire; beyond `max_bytes`, the oldest are deleted."""
 
     def __init__(
-        self, database: Database, *, max_bytes: int = _MOST_BYTES, keep_seconds: float = 3600.0
+        self, database: Database, *, max_bytes: int = _MAX_BYTES, keep_seconds: float = 3600.0
     ) -> None:
         self._database = database
         self._max_bytes = max_bytes
@@ -51,7 +51,7 @@ class ResultTable:
             ValueError: The result is longer than 64 MiB, or than the limit for all results.
             StoreError: The result cannot be written.
         """
-        most = min(_MOST_BYTES, self._max_bytes)
+        most = min(_MAX_BYTES, self._max_bytes)
         if len(content) > most:
             raise ValueError(f"The result is longer than {most} bytes: store a part of it")
         handle = secrets.token_urlsafe(12)
@@ -147,8 +147,8 @@ class ResultTable:
         Raises:
             StoreError: There is no such result, it has expired, or it cannot be read.
         """
-        length = _MOST_BYTES if limit is None else max(limit, 0)
-        start = min(max(offset, 0), _MOST_BYTES)  # a larger number may overflow
+        length = _MAX_BYTES if limit is None else max(limit, 0)
+        start = min(max(offset, 0), _MAX_BYTES)  # a larger number may overflow
         piece = func.substr(results.c.content, start + 1, length, type_=results.c.content.type)
         query = select(
             results.c.session,

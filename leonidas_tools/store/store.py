@@ -50,7 +50,7 @@ logger = visible_logger(__name__)
 
 _OPENING_SECONDS = _CLOSING_SECONDS = 5.0
 _DURABLE_SECONDS, _FLUSHING_SECONDS = 2.0, 1.0
-_MOST_REPLAYED = 10_000
+_MAX_REPLAYED = 10_000
 _RESULT_KEPT = "result_kept"
 """The kind of event for a result that is too long for the model."""
 _OF_APPROVALS = (EventKind.APPROVAL_REQUEST.value, EventKind.APPROVAL_ANSWER.value)
@@ -410,7 +410,7 @@ class Store:
         return await queries.find_sessions(self._database, user=user, limit=limit)
 
     async def replay(
-        self, session: str, *, user: str | None = None, limit: int = _MOST_REPLAYED
+        self, session: str, *, user: str | None = None, limit: int = _MAX_REPLAYED
     ) -> list[ReplayEvent]:
         """Return the events of a session, in the order in which they happened.
 

@@ -35,7 +35,7 @@ _BATCH = 64
 _GATHERING_SECONDS = 0.05
 _LAST_TRY_SECONDS = 1.0
 """Seconds that `close` waits for a database that was not writable before."""
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 15.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.25, 15.0
 _ENDING_COLUMNS = (
     "status", "ending", "result", "message", "reason",
     "ended", "seconds", "approval_id", "cached", "steps",
@@ -169,7 +169,7 @@ class Writer:
                 self._calls.report_failure()
                 self._urgent.clear()
                 await self._rest(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+                pause = min(pause * 2, _MAX_PAUSE_SECONDS)
                 continue
             except Exception as error:  # noqa: BLE001 - the writer must continue
                 logger.warning("Calls are not stored: %s", type(error).__name__)

@@ -16,7 +16,7 @@ from leonidas_tools.session.speech import SpeechState
 from leonidas_tools.session.state import AgentState
 from leonidas_tools.tools.tool import Tool, tool
 
-_LONGEST_SILENCE_SECONDS = 60.0
+_MAX_SILENCE_SECONDS = 60.0
 
 Thought = Annotated[str, Field(min_length=1)]
 
@@ -66,7 +66,7 @@ async def change_state(new_state: str, reason: str, ctx: ToolContext) -> dict[st
 @tool(category="action", effect="read", lane="off", timeout_seconds=90, polling=True)
 async def wait_in_silence(
     ctx: ToolContext,
-    seconds: Annotated[float, Field(gt=0, le=_LONGEST_SILENCE_SECONDS)] = 5.0,
+    seconds: Annotated[float, Field(gt=0, le=_MAX_SILENCE_SECONDS)] = 5.0,
     reason: str = "",
 ) -> dict[str, Any]:
     """Say nothing for a while, such as when the user wants a moment.

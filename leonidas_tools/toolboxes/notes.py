@@ -15,7 +15,7 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import StoreError, ToolError
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.notes import MOST_NOTES, Note, Notes, TooManyNotesError
+from leonidas_tools.session.notes import MAX_NOTES, Note, Notes, TooManyNotesError
 from leonidas_tools.settings.fields import Count
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.tool import Tool, tool
@@ -24,15 +24,15 @@ from leonidas_tools.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from leonidas_tools.store.notes import NoteTable
 
-_LONGEST_TITLE = 80
-_LONGEST_SPOKEN = 400
-_LONGEST_EXCERPT = 200
-_MOST_LISTED = 50
-_MOST_SPOKEN = 3
+_MAX_TITLE_LENGTH = 80
+_MAX_SPOKEN_LENGTH = 400
+_MAX_EXCERPT_LENGTH = 200
+_MAX_LISTED = 50
+_MAX_SPOKEN = 3
 
-Title = Annotated[str, Field(max_length=_LONGEST_TITLE)]
+Title = Annotated[str, Field(max_length=_MAX_TITLE_LENGTH)]
 Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=40)]], Field(max_length=20)]
-Limit = Annotated[int, Field(ge=1, le=_MOST_LISTED)]
+Limit = Annotated[int, Field(ge=1, le=_MAX_LISTED)]
 
 
 class NotesSettings(SettingsModel):
@@ -64,7 +64,7 @@ class NoteTools:
         """
         keeper, user = _keeper(ctx.session), user_of(ctx.session)
         text = _checked(text, self._settings)
-        title = _one_line(title or "") or _beginning(text, _LONGEST_TITLE)
+        title = _one_line(title or "") or _beginning(text, _MAX_TITLE_LENGTH)
         with _reached():
             note = await keeper.create(user, title=title, text=text, tags=_tags(tags))
         ctx.undo(keeper.delete, user, note.id)
@@ -80,7 +80,7 @@ class NoteTools:
         with _reached():
             note = await _keeper(ctx.session).read(user_of(ctx.session), note_id)
         note = _known(note, note_id)
-        spoken = _beginning(note.text, _LONGEST_SPOKEN)
+        spoken = _beginning(note.text, _MAX_SPOKEN_LENGTH)
         return _result(note, say("note_read", title=note.title, text=spoken))
 
     @tool(category="storage", effect="idempotent", tags=["notes"])
@@ -177,8 +177,8 @@ async def _found(session: ToolSession, query: str, tag: str | None, limit: int) 
         message = say("no_notes_found", query=what) if what else say("no_notes")
         return ToolResult.no_results(message, speech=message)
     listed = [_short(note) for note in found.notes]
-    titles = ", ".join(note.title for note in found.notes[:_MOST_SPOKEN])
-    key = "some_notes" if found.total <= _MOST_SPOKEN else "many_notes"
+    titles = ", ".join(note.title for note in found.notes[:_MAX_SPOKEN])
+    key = "some_notes" if found.total <= _MAX_SPOKEN else "many_notes"
     if found.total == 1:
         speech = say("one_note", titles=titles)
     else:
@@ -196,7 +196,7 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except TooManyNotesError as error:
-        message = say("too_many_notes", most=MOST_NOTES)
+        message = say("too_many_notes", most=MAX_NOTES)
         raise ToolError(message, status="limited", reason_code="too_many_notes") from error
     except StoreError as error:
         message = say("notes_unavailable")
@@ -241,7 +241,7 @@ def _tags(tags: Sequence[str] | None) -> list[str]:
 
 def _beginning(text: str, most: int) -> str:
     """Return the beginning of a text, cut between words; only the first line for a title."""
-    if most == _LONGEST_TITLE:
+    if most == _MAX_TITLE_LENGTH:
         text = text.partition("\n")[0]
     text = " ".join(text.split())
     if len(text) <= most:
@@ -255,7 +255,7 @@ def _result(note: Note, speech: str) -> ToolResult:
 
 
 def _short(note: Note) -> dict[str, Any]:
-    return {**_times(note), "text": _beginning(note.text, _LONGEST_EXCERPT)}
+    return {**_times(note), "text": _beginning(note.text, _MAX_EXCERPT_LENGTH)}
 
 
 def _times(note: Note) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from leonidas_tools.results.spill import Results
 from leonidas_tools.results.texts import say
 from leonidas_tools.tools.tool import Tool, tool
 
-_MOST_CHARACTERS = 16_000
+_MAX_CHARACTERS = 16_000
 _CONTINUES = range(0x80, 0xC0)
 """Continuation bytes of a UTF-8 character, which has at most three of them."""
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -25,7 +25,7 @@ async def read_result(
     handle: str,
     ctx: ToolContext,
     offset: Annotated[int, Field(ge=0)] = 0,
-    limit: Annotated[int, Field(ge=1, le=_MOST_CHARACTERS)] = 4000,
+    limit: Annotated[int, Field(ge=1, le=_MAX_CHARACTERS)] = 4000,
     pattern: str | None = None,
 ) -> dict[str, Any]:
     """Read more of a result that was too long, by the handle that came with it.

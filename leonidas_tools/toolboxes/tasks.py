@@ -11,8 +11,8 @@ from leonidas_tools.calls.events import EventKind
 from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.tools.tool import Tool, tool
 
-_MOST_TASKS = 50
-_MOST_TOOLS = 20
+_MAX_TASKS = 50
+_MAX_TOOLS = 20
 
 
 @tool(
@@ -22,10 +22,10 @@ _MOST_TOOLS = 20
     after_untrusted="allow",
 )
 async def write_tasks(
-    tasks: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=_MOST_TASKS)],
+    tasks: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=_MAX_TASKS)],
     ctx: ToolContext,
     tools: Annotated[
-        list[Annotated[list[str], Field(max_length=_MOST_TOOLS)]], Field(max_length=_MOST_TASKS)
+        list[Annotated[list[str], Field(max_length=_MAX_TOOLS)]], Field(max_length=_MAX_TASKS)
     ]
     | None = None,
 ) -> list[dict[str, Any]]:

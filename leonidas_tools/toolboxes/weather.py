@@ -19,8 +19,8 @@ from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.tool import Tool
 from leonidas_tools.tools.toolbox import Toolbox
 
-_MOST_BYTES = 262_144
-_LONGEST_NAME = 80
+_MAX_BYTES = 262_144
+_MAX_NAME_LENGTH = 80
 _LIKELY_PERCENT = 30
 _CONDITIONS: Mapping[int, str] = {
     0: "clear sky",
@@ -194,7 +194,7 @@ async def _get(
                 _check(answer)
                 async for piece in answer.aiter_raw():
                     body += piece
-                    if len(body) > _MOST_BYTES:
+                    if len(body) > _MAX_BYTES:
                         raise _unreadable("too_long")
     except httpx2.HTTPError as error:
         message = say("weather_unreachable")
@@ -284,7 +284,7 @@ def _degrees(value: float) -> str:
 
 def _name(text: str) -> str:
     """Return a text of the service, shortened, with invisible characters made visible."""
-    return visible(" ".join(text.split()))[:_LONGEST_NAME]
+    return visible(" ".join(text.split()))[:_MAX_NAME_LENGTH]
 
 
 def _make(settings: WeatherSettings) -> Sequence[Tool[..., Any]]:

@@ -10,7 +10,7 @@ from leonidas_tools.calls.listeners import Listeners
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_MOST = 200
+_MAX = 200
 
 
 class PreferredTools:
@@ -33,7 +33,7 @@ class PreferredTools:
     def prefer(self, names: Iterable[str]) -> None:
         """Put tools before all others in this session."""
         order = dict.fromkeys([*names, *self.names])
-        kept = tuple(itertools.islice(order, _MOST))
+        kept = tuple(itertools.islice(order, _MAX))
         if kept != self.names:
             self.names = kept
             self._listeners.notify()

@@ -18,8 +18,8 @@ from leonidas_tools.tools.tool import Tool, ToolCategory, ToolStatus, as_enum, a
 
 logger = visible_logger(__name__)
 
-_MOST_PREFERRED = 200
-_MOST_WORDS = 50
+_MAX_PREFERRED = 200
+_MAX_WORDS = 50
 """Most words of a query: each is searched for in every tool."""
 _SEARCHED_CHARACTERS = 1000
 """Length of the part of a description that is searched."""
@@ -186,7 +186,7 @@ class ToolRegistry:
             limit: The maximum number of tools.
         """
         found = re.findall(r"\w+", query.lower())
-        words = list(itertools.islice(dict.fromkeys(found), _MOST_WORDS))
+        words = list(itertools.islice(dict.fromkeys(found), _MAX_WORDS))
         scored = [(score, tool) for tool in self if (score := _relevance(tool, words)) > 0]
         scored.sort(key=lambda pair: (-pair[0], pair[1].name))
         return [tool for _, tool in scored[:limit]]
@@ -198,7 +198,7 @@ class ToolRegistry:
             names: Their own names, the most useful first; earlier preferences come after them.
         """
         order = dict.fromkeys([*names, *self._preferred])
-        kept = dict.fromkeys(itertools.islice(order, _MOST_PREFERRED))
+        kept = dict.fromkeys(itertools.islice(order, _MAX_PREFERRED))
         if list(kept) != list(self._preferred):
             self._preferred = kept
             self._changed()

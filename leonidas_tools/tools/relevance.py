@@ -14,9 +14,9 @@ _WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SHORTEST = 3
 _STEM = 4
-_LONGEST_ENDING = 3
-_LONGEST_DESCRIPTION = 2_000
-_MOST_WORDS = 100
+_MAX_ENDING_LENGTH = 3
+_MAX_DESCRIPTION_LENGTH = 2_000
+_MAX_WORDS = 100
 _COMMON_SHARE = 0.25
 _NAME, _TAG, _DESCRIPTION = 3.0, 2.0, 1.0
 
@@ -52,7 +52,7 @@ class Relevance:
     def best(self, said: str) -> list[str]:
         """Return the tools that match a text, the best first; leave out those that do not."""
         scores: Counter[str] = Counter()
-        for word in _words(said)[-_MOST_WORDS:]:
+        for word in _words(said)[-_MAX_WORDS:]:
             matched: dict[str, float] = {}
             for known, tools in self._by_stem.get(word[:_STEM], {}).items():
                 if _alike(word, known):
@@ -65,7 +65,7 @@ class Relevance:
 def _weighed(name: str, tags: str, description: str) -> dict[str, float]:
     """Return each word with the weight of the best place where it occurs."""
     # Short words of a sentence are mostly such as "the"; those of a name are chosen.
-    said = [word for word in _words(description[:_LONGEST_DESCRIPTION]) if len(word) >= _STEM]
+    said = [word for word in _words(description[:_MAX_DESCRIPTION_LENGTH]) if len(word) >= _STEM]
     weights = dict.fromkeys(said, _DESCRIPTION)
     weights |= dict.fromkeys(_words(tags), _TAG)
     return weights | dict.fromkeys(_words(_CAMEL.sub(" ", name)), _NAME)
@@ -82,5 +82,7 @@ def _alike(one: str, other: str) -> bool:
         return True
     short, long = sorted((one, other), key=len)
     return (
-        len(short) >= _STEM and long.startswith(short) and len(long) - len(short) <= _LONGEST_ENDING
+        len(short) >= _STEM
+        and long.startswith(short)
+        and len(long) - len(short) <= _MAX_ENDING_LENGTH
     )

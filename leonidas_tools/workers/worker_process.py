@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HEADER = struct.Struct(">I")
-_MOST_ITEMS = 100_000
+_MAX_ITEMS = 100_000
 """Maximum items read from an iterator, which may never end; a result would be cut anyway."""
 
 
@@ -156,7 +156,7 @@ def _called(
     try:
         value = function(*args, **kwargs)
         if isinstance(value, Iterator):  # read here, so that its error fails the call
-            value = list(itertools.islice(value, _MOST_ITEMS))
+            value = list(itertools.islice(value, _MAX_ITEMS))
         fields = fields_of(value, max_bytes, tool)
     except BaseException as error:  # noqa: BLE001 - the edge: a tool may raise anything
         return ["raised", failure_of(error, tool), _is_unchanged(before)]

@@ -98,6 +98,7 @@ NOT_RUN = {
     "interrupted half-way": ["model:Shall I do this: send", "interrupted", "user:Yes.", "finished"],
     "cut by the connection": ["ask", "end", "user:Yes", "reconnected"],
     "question cut by the connection": ["ask", "reconnected", "end", "user:Yes.", "finished"],
+    "a name before the question": ["model:Hi Ana, of course! ", *YES],
     "another person is meant": ["ask", "end", "user:Yes, to Ben.", "finished"],
     "a condition": ["ask", "end", "user:Yes, if it is cheap.", "finished"],
     "noise": ["ask", "end", "user:...", "finished"],

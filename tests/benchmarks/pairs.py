@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tests.benchmarks.suite import load
 from tests.benchmarks.workload import FLOOR, Figures, Workload
 
-_LONGEST_SECONDS = 120
+_MAX_SECONDS = 120
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -75,13 +75,13 @@ def _run_child(workload: str, adapter: str, quick: bool) -> Figures:
             capture_output=True,
             text=True,
             check=True,
-            timeout=_LONGEST_SECONDS,
+            timeout=_MAX_SECONDS,
         )
     except subprocess.CalledProcessError as error:
         reason = error.stderr[-3000:]
         raise FailedRunError(f"{workload!r} with {adapter!r} failed:\n{reason}") from error
     except subprocess.TimeoutExpired as error:
-        reason = f"took longer than {_LONGEST_SECONDS} s"
+        reason = f"took longer than {_MAX_SECONDS} s"
         raise FailedRunError(f"{workload!r} with {adapter!r} {reason}") from error
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures

@@ -378,7 +378,7 @@ async def test_a_slow_client_gets_the_whole_of_a_long_answer(monkeypatch):
 
 
 async def test_of_a_long_conversation_only_the_last_calls_are_replayed(desk, monkeypatch, tmp_path):
-    monkeypatch.setattr(api, "_MOST_ROWS", 2)
+    monkeypatch.setattr(api, "_MAX_ROWS", 2)
     desk.goes_on.set()
     settings = {"store": {"enabled": True, "url": str(tmp_path / "store.db")}}
     tools = ToolRuntime(desk.tools(), settings, builtin_tools=False)

@@ -13,7 +13,7 @@ PAGES = sorted(FOLDER.glob("*.md"))
 _POLICIES = FOLDER.parent / "policies"
 _TOLD_ON = {"inquiries": "approval", "in_process": "timeout"}
 """Policies that belong to a page with another name."""
-_MOST_WORDS = 110
+_MAX_WORDS = 110
 """Most words of a paragraph or of an item of a list: more is easier to read as a list."""
 
 
@@ -58,7 +58,7 @@ def test_a_page_says_what_it_does_costs_and_leaves_in_short_paragraphs(page):
     assert any(line.startswith("**Does not** ") for line in rest)
     by_hand = without_api(without_tables(page.read_text()))
     prose = re.sub(r"```.*?```", "", by_hand, flags=re.DOTALL)
-    assert [line for line in prose.splitlines() if len(line.split()) > _MOST_WORDS] == []
+    assert [line for line in prose.splitlines() if len(line.split()) > _MAX_WORDS] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -215,7 +215,7 @@ def test_progress_that_is_too_long_to_show_is_left_out():
 
 
 def test_progress_that_is_not_read_is_left_out_and_the_outcome_is_not(monkeypatch):
-    monkeypatch.setattr(ray_driver, "_LONGEST_WAIT_SECONDS", 0)
+    monkeypatch.setattr(ray_driver, "_MAX_WAIT_SECONDS", 0)
     monkeypatch.setattr(ray_tools, "HAS_COUNTED", threading.Event())
     work = task("tests.engines.ray_tools")._replace(
         target=(None, "tests.engines.ray_tools", "count_far", False), pickled=pickle.dumps(((), {}))

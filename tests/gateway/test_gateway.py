@@ -230,7 +230,7 @@ async def test_of_two_conversations_that_use_a_resumption_at_once_one_goes_on():
 
 
 async def test_a_call_of_a_session_that_is_long_past_is_not_made_again_by_a_resumption(monkeypatch):
-    monkeypatch.setattr(resumption_guard, "_MOST_SESSIONS", 1)
+    monkeypatch.setattr(resumption_guard, "_MAX_SESSIONS", 1)
     pay, paid, _ = paying()
 
     async def pays(session):

@@ -114,7 +114,7 @@ async def test_a_long_message_is_read_whole():
 
 
 async def test_a_server_that_has_its_pings_answered_but_reads_nothing_is_left(monkeypatch):
-    monkeypatch.setattr(gradual_socket, "_MOST_UNSENT_BYTES", 100_000)
+    monkeypatch.setattr(gradual_socket, "_MAX_UNSENT_BYTES", 100_000)
 
     async def play(socket):
         socket.transport.pause_reading()
@@ -292,7 +292,7 @@ def test_a_barge_in_drops_all_speech_that_waits_and_nothing_else(steps):
 def test_code_that_a_listener_leaves_unread_is_dropped_before_it_fills_the_memory(
     monkeypatch, code
 ):
-    monkeypatch.setattr(part_queue, "_MOST_BYTES", 100_000)
+    monkeypatch.setattr(part_queue, "_MAX_BYTES", 100_000)
     content = {"serverContent": {"modelTurn": {"parts": [code]}}}
     out = PartQueue()
     for _ in range(1_000):

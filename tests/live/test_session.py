@@ -296,7 +296,7 @@ async def test_speech_that_a_slow_listener_leaves_unheard_is_dropped_before_it_f
     monkeypatch, caplog
 ):
     size = len(speech(0).bytes) + 1024
-    monkeypatch.setattr(part_queue, "_MOST_BYTES", 100 * size)
+    monkeypatch.setattr(part_queue, "_MAX_BYTES", 100 * size)
     async with Conversation() as talk:
         talk.listening.clear()
         talk.model.say(speech(0))

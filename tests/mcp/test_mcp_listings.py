@@ -69,7 +69,7 @@ async def test_a_tool_that_is_described_wrongly_keeps_no_other_away(listed, capl
 
 
 async def test_a_listing_that_takes_long_to_read_leaves_out_the_rest(listed, monkeypatch):
-    monkeypatch.setattr(definitions, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(definitions, "_MAX_SECONDS", 0.0)
     monkeypatch.setattr(definitions, "_SECONDS_EACH", 0.0)
     server = await listed(GOOD, {**GOOD, "name": "late"})
     assert list(server.tools) == ["good"]
@@ -79,7 +79,7 @@ async def test_a_listing_that_takes_long_to_read_leaves_out_the_rest(listed, mon
 
 
 async def test_a_listing_of_many_tools_may_take_longer_to_read(listed, monkeypatch):
-    monkeypatch.setattr(definitions, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(definitions, "_MAX_SECONDS", 0.0)
     monkeypatch.setattr(definitions, "_SECONDS_EACH", 60.0)
     server = await listed(GOOD, {**GOOD, "name": "late"})
     assert list(server.tools) == ["good", "late"]

@@ -158,7 +158,7 @@ def test_no_more_is_pinned_than_fits_and_what_was_pinned_stays(monkeypatch):
     first, more = {"send": said()}, {f"t{n}": said(f"t{n}") for n in range(9)}
     pins = Pins("mail", "one")
     pins.check(first)
-    monkeypatch.setattr("leonidas_tools.mcp.trust.pins._LONGEST_FILE", 1_500)
+    monkeypatch.setattr("leonidas_tools.mcp.trust.pins._MAX_FILE_LENGTH", 1_500)
     with pytest.raises(PinsError, match="listed too many tools"):
         pins.check(more)
     assert pins.check({"send": said(description=EVIL)})[0]["send"].waiting is not None

@@ -165,7 +165,7 @@ def test_silent_connections_keep_no_client_out_and_use_few_threads(told, said):
     with filled(told).prometheus().serve() as address, idle(address, said, 300):
         assert fetch(address)[1]
         held = [each for each in threading.enumerate() if "process_request" in each.name]
-        assert len(held) <= 2 * prometheus._MOST_CONNECTIONS
+        assert len(held) <= 2 * prometheus._MAX_CONNECTIONS
 
 
 def test_a_request_that_does_not_come_ends_the_connection(told, monkeypatch):

@@ -16,7 +16,7 @@ from leonidas_tools import AdvancedToolProcessor, ToolContext, tool
 from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.part_queue import PartQueue
 from leonidas_tools.processors.answers import progress_part
-from leonidas_tools.processors.stage import MOST_OF_EACH, MOST_REPLACEABLE, CoalescingQueue
+from leonidas_tools.processors.stage import MAX_OF_EACH, MAX_REPLACEABLE, CoalescingQueue
 from tests.promises.faults.play import call
 
 MANY = 5_000
@@ -105,7 +105,7 @@ async def test_of_endless_progress_a_slow_reader_finds_the_newest_few_and_the_an
         parts = await parts_of(tools, told, call("endless", {}, id="1"), ProcessorPart("after"))
     progress = events(parts, "tool_progress")
     values = [event["value"] for event in progress]
-    assert len(progress) <= MOST_OF_EACH
+    assert len(progress) <= MAX_OF_EACH
     assert values == sorted(set(values))
     assert len(progress) + sum(event.get("dropped", 0) for event in progress) == told.times["1"]
     assert answers(parts) == ["done"]
@@ -120,7 +120,7 @@ async def test_many_endless_calls_share_the_room_and_each_is_answered(told):
     calls = [call("endless", {"which": str(n)}, id=str(n)) for n in range(200)]
     parts = await parts_of(tools, told, *calls)
     of_each = Counter(event["call_id"] for event in events(parts, "tool_progress"))
-    assert sum(of_each.values()) <= 2 * MOST_REPLACEABLE
+    assert sum(of_each.values()) <= 2 * MAX_REPLACEABLE
     assert set(of_each) == {str(n) for n in range(200)}
     assert answers(parts) == ["done"] * 200
 
@@ -152,7 +152,7 @@ async def test_an_endless_tool_that_times_out_is_answered_to_a_reader_who_has_no
             if event["event"] == "tool_failed":
                 break
         found += [part async for part in reading]
-    assert len(events(found, "tool_progress")) <= MOST_OF_EACH
+    assert len(events(found, "tool_progress")) <= MAX_OF_EACH
     (answer,) = [part for part in found if part.function_response is not None]
     assert answer.function_response.response["status"] == "timeout"
 
@@ -186,8 +186,8 @@ async def test_a_listener_who_does_not_read_finds_the_newest_progress_and_all_th
     outbox.close()
     parts = [part async for part in outbox.parts()]
     progress = events(parts, "tool_progress")
-    assert [event["value"] for event in progress] == list(range(100 - MOST_OF_EACH, 100))
-    assert progress[0]["dropped"] == 100 - MOST_OF_EACH
+    assert [event["value"] for event in progress] == list(range(100 - MAX_OF_EACH, 100))
+    assert progress[0]["dropped"] == 100 - MAX_OF_EACH
     assert [part for part in parts if part.part.inline_data is not None] == speech
 
 
@@ -205,12 +205,12 @@ async def test_a_model_that_does_not_read_is_given_the_newest_interim_answers_an
     inbox.end_input()
     parts = [part async for part in inbox.parts()]
     said = [part.function_response.response for part in parts]
-    assert len(parts) == MOST_OF_EACH + 1
+    assert len(parts) == MAX_OF_EACH + 1
     assert parts[-1] is final
     assert said[0] == {
-        "status": "running", "result": 100 - MOST_OF_EACH, "dropped": 100 - MOST_OF_EACH
+        "status": "running", "result": 100 - MAX_OF_EACH, "dropped": 100 - MAX_OF_EACH
     }  # fmt: skip
-    assert [each["result"] for each in said[:-1]] == list(range(100 - MOST_OF_EACH, 100))
+    assert [each["result"] for each in said[:-1]] == list(range(100 - MAX_OF_EACH, 100))
 
 
 # --- the queue itself ---------------------------------------------------------------------------
@@ -251,5 +251,5 @@ def test_an_unread_queue_keeps_no_room_for_dropped_items():
     queue.append("first")
     for number in range(100_000):
         queue.append_replaceable(number, number % 3)
-    assert len(queue) == 1 + 3 * MOST_OF_EACH
-    assert len(queue._items) <= 4 * MOST_OF_EACH + 200
+    assert len(queue) == 1 + 3 * MAX_OF_EACH
+    assert len(queue._items) <= 4 * MAX_OF_EACH + 200

@@ -16,7 +16,7 @@ from leonidas_tools.results.plain import plain
 
 pytestmark = pytest.mark.slow
 
-MOST_CALLS = 150_000
+MAX_CALLS = 150_000
 """How many function calls the event loop may be held for; without a bound they are millions."""
 BUDGETS = {"tokens": {"max_result_tokens": 4000}, "spill": {"overflow": "spill"}}
 
@@ -72,7 +72,7 @@ async def test_a_value_that_takes_long_to_convert_is_converted_beside_the_event_
         with counted_calls() as calls:
             result = await tools.execute("look")
 
-    assert calls[0] < MOST_CALLS
+    assert calls[0] < MAX_CALLS
     assert result.ok, result.message
     assert result.message, "nothing was left out"
 
@@ -86,7 +86,7 @@ async def test_what_a_generator_yields_is_measured_there_too() -> None:
         with counted_calls() as calls:
             result = await tools.execute("look")
 
-    assert calls[0] < MOST_CALLS
+    assert calls[0] < MAX_CALLS
     assert result.ok, result.message
 
 

@@ -184,7 +184,7 @@ def test_what_a_peer_sends_just_before_it_is_idle_comes_before_skipped_time():
 
 @pytest.mark.parametrize("waits", ["between runs", "in its loop"])
 def test_time_passes_though_a_peer_waits_for_that_and_does_nothing_else(waits, monkeypatch):
-    monkeypatch.setattr(elastic_loop, "_LONGEST_BUSY_SECONDS", 0.1 if "loop" in waits else 1000)
+    monkeypatch.setattr(elastic_loop, "_MAX_BUSY_SECONDS", 0.1 if "loop" in waits else 1000)
     running = Future()
 
     async def peer():

@@ -16,10 +16,10 @@ _GROWTH = 1.10
 _MIB_PER_SESSION = 0.5
 _OBJECTS_GROWTH = 1.03
 _STEADY_SECONDS = 120.0
-_MOST_FRAMES_LOST = 0.01
-_MOST_NEVER_CONNECTED = 0.01
+_MAX_FRAMES_LOST = 0.01
+_MAX_NEVER_CONNECTED = 0.01
 """A busy machine may take longer than the first connection may."""
-_MOST_PROBLEMS_SHOWN = 20
+_MAX_PROBLEMS_SHOWN = 20
 
 
 def main() -> int:
@@ -30,7 +30,7 @@ def main() -> int:
     state = asyncio.run(_run(plan))
     problems = [*state.problems, *_problems_of_all(state)]
     print(_summary(state))
-    for problem in problems[:_MOST_PROBLEMS_SHOWN]:
+    for problem in problems[:_MAX_PROBLEMS_SHOWN]:
         print(f"- {problem}")
     print(f"{len(problems)} problems" if problems else "Nothing was lost, doubled or left.")
     return 1 if problems else 0
@@ -81,9 +81,9 @@ def _problems_of_all(state: State) -> Iterator[str]:
         yield "no call was answered"
     if state.plan.seconds < _STEADY_SECONDS:  # too short to tell more
         return
-    if done["never connected"] > state.over * _MOST_NEVER_CONNECTED:
+    if done["never connected"] > state.over * _MAX_NEVER_CONNECTED:
         yield f"{done['never connected']} conversations never had a connection"
-    if done["frames lost"] > done["frames heard"] * _MOST_FRAMES_LOST:
+    if done["frames lost"] > done["frames heard"] * _MAX_FRAMES_LOST:
         yield f"{done['frames lost']} frames of the users were lost"
     early, late = _memory(state)
     # A conversation that lasts remembers its calls, up to a bound.

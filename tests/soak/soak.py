@@ -33,7 +33,7 @@ _FIRST = 8
 _FIRST_SECONDS = 3.0
 _RELOAD_SECONDS = 1.0
 _KILLS = 60
-_SHORTEST_KILL_SECONDS = 3.0
+_MIN_KILL_SECONDS = 3.0
 _BROKEN = "tools: [this is no mapping"
 _ENDING_SECONDS = 30.0
 _POLL_SECONDS = 0.05
@@ -230,7 +230,7 @@ class Soak:
         """Kill one MCP server after the other; each is started again by our own tools."""
         killed: dict[str, int] = {}
         for name in itertools.cycle(MCP_SERVERS):
-            await asyncio.sleep(max(_SHORTEST_KILL_SECONDS, self.state.plan.seconds / _KILLS))
+            await asyncio.sleep(max(_MIN_KILL_SECONDS, self.state.plan.seconds / _KILLS))
             pid = int(self._pid_file(name).read_text())
             if pid != killed.get(name) and _runs(pid):  # it is back
                 os.kill(pid, signal.SIGKILL)

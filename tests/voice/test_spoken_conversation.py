@@ -38,7 +38,7 @@ COMMAND = "Please stop talking."
 REPLY = "Okay, I am listening."
 TIME_SERVER = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
 FASTER = 1.5
-MOST_WRONG_WORDS = 0.25
+MAX_WRONG_WORDS = 0.25
 
 
 def found_in(question, pattern):
@@ -107,7 +107,7 @@ async def test_a_spoken_question_gets_a_spoken_answer_at_the_pace_that_was_set(
     words = ears.understand(heard, hertz=MODEL_HERTZ)
     assert words_of(understood(talk.heard)) == words_of(question)
     assert [call.args for call in simulator.calls] == [asks, {"rate": FASTER}]
-    assert word_error_rate(words, answered["text"]) <= MOST_WRONG_WORDS, words
+    assert word_error_rate(words, answered["text"]) <= MAX_WRONG_WORDS, words
     assert telling(answered["text"]) <= telling(words)
     assert seconds_of(heard) == pytest.approx(seconds_of(answered["sound"]) / FASTER, rel=0.05)
     pitch = pitch_ratio(read(heard), read(answered["sound"]), hertz=MODEL_HERTZ, faster=FASTER)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from leonidas_tools.redaction import KnownSecrets
 
 _CLIENTS = (("httpx2", "HTTPError"), ("httpx", "HTTPError"), ("aiohttp", "ClientError"))
-_LONGEST_BACKOFF_SECONDS = 30.0
-_LONGEST_MESSAGE = 500
+_MAX_BACKOFF_SECONDS = 30.0
+_MAX_MESSAGE_LENGTH = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,7 +183,7 @@ class _Clock:
 def _masked(error: ModelError, secrets: KnownSecrets) -> ModelError:
     """Return the error with secrets masked, and without its cause, which may have secrets."""
     text = secrets.text(str(error))
-    cut = shortened(text, _LONGEST_MESSAGE)
+    cut = shortened(text, _MAX_MESSAGE_LENGTH)
     return ModelError(
         cut,
         reason=error.reason,
@@ -193,5 +193,5 @@ def _masked(error: ModelError, secrets: KnownSecrets) -> ModelError:
 
 
 def _backoff(limits: AnswerLimits, number: int) -> float:
-    seconds = min(limits.backoff_seconds * 2.0**number, _LONGEST_BACKOFF_SECONDS)
+    seconds = min(limits.backoff_seconds * 2.0**number, _MAX_BACKOFF_SECONDS)
     return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, not cryptography

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 _HOST = "127.0.0.1"
-_MOST_PORT = 65535
+_MAX_PORT = 65535
 
 
 Http: TypeAlias = Annotated[
@@ -142,7 +142,7 @@ def listen_address(text: str) -> ListenAddress:
     """
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or _HOST
-    if not port.isdecimal() or int(port) > _MOST_PORT:
+    if not port.isdecimal() or int(port) > _MAX_PORT:
         raise ConfigurationError(f"{text!r} is not [HOST:]PORT: write --http 8000, for example")
     return ListenAddress(host, int(port))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _FORM = {"channels": 1, "dtype": "int16"}
-_LONGEST_WAIT_SECONDS = 10.0
+_MAX_WAIT_SECONDS = 10.0
 """Maximum seconds of recorded audio in the queue; beyond them, the oldest is dropped."""
 
 
@@ -45,9 +45,7 @@ class DeviceMicrophone:
     """The machine's microphone."""
 
     def __init__(self) -> None:
-        self._frames: asyncio.Queue[bytes] = asyncio.Queue(
-            int(_LONGEST_WAIT_SECONDS / FRAME_SECONDS)
-        )
+        self._frames: asyncio.Queue[bytes] = asyncio.Queue(int(_MAX_WAIT_SECONDS / FRAME_SECONDS))
         self._stream: Any = None
 
     async def __aenter__(self) -> Self:

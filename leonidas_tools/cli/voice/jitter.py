@@ -9,7 +9,7 @@ from leonidas_tools.cli.voice.interface import BYTES_PER_SAMPLE, SPEAKER_HERTZ
 
 _BYTES_PER_SECOND = SPEAKER_HERTZ * BYTES_PER_SAMPLE
 _PREFILL_SECONDS = 0.06
-_LONGEST_REST_SECONDS = 1.0
+_MAX_REST_SECONDS = 1.0
 
 
 class JitterBuffer:
@@ -59,7 +59,7 @@ class JitterBuffer:
         await asyncio.sleep(self._seconds())
         left = self._seconds()
         if left:  # the speaker started late, or its clock is slower
-            await asyncio.sleep(min(left, _LONGEST_REST_SECONDS))
+            await asyncio.sleep(min(left, _MAX_REST_SECONDS))
 
     def _may_play(self, count: int) -> bool:
         if not self._playing and self._sound:

@@ -1,5 +1,5 @@
 // The page builds elements with textContent only: whatever a tool or a model wrote stays text.
-const MOST_EVENTS = 200;
+const MAX_EVENTS = 200;
 const byId = (id) => document.getElementById(id);
 const state = {
   calls: new Map(), questions: new Map(), failures: new Map(), tasks: {}, tools: [], servers: [],
@@ -269,7 +269,7 @@ function tick() {
 const WINDOW_SECONDS = 60;
 const SHORTEST_STILL_SECONDS = 0.25; // of the timeline, which is drawn whole
 let timelineAt = 0;
-const MOST_BARS = 150;
+const MAX_BARS = 150;
 const ROWS = ["user", "agent", "call"];
 
 // In pixels of the page, so that letters have their size on a phone too.
@@ -277,7 +277,7 @@ const widthOf = (id) => Math.max(280, byId(id).getBoundingClientRect().width);
 
 function drawTimeline(now) {
   timelineAt = now;
-  state.bars = state.bars.filter((bar) => (bar.end ?? now) > now - WINDOW_SECONDS).slice(-MOST_BARS);
+  state.bars = state.bars.filter((bar) => (bar.end ?? now) > now - WINDOW_SECONDS).slice(-MAX_BARS);
   const [left, high] = [60, 28];
   const width = widthOf("timeline") - left - 20;
   const x = (at) => left + width * Math.max(0, 1 - (now - at) / WINDOW_SECONDS);
@@ -411,21 +411,21 @@ function turn(event) {
 // Newest first and bounded: only what will be seen becomes elements.
 function prepend(id, waiting, make) {
   const list = byId(id);
-  list.prepend(...waiting.splice(0).slice(-MOST_EVENTS).reverse().map(make));
-  while (list.childElementCount > MOST_EVENTS) list.lastChild.remove();
+  list.prepend(...waiting.splice(0).slice(-MAX_EVENTS).reverse().map(make));
+  while (list.childElementCount > MAX_EVENTS) list.lastChild.remove();
 }
 
 const SHOW = {
   questions: () => { show("questions", [...state.questions], question); mark("questions"); },
   calls: () => {
-    show("calls", [...state.calls].slice(0, MOST_EVENTS), runningCall);
+    show("calls", [...state.calls].slice(0, MAX_EVENTS), runningCall);
     for (const item of byId("calls").children) {
       item.querySelector(".message").textContent =
         item.shown.waits_for ? `waits for ${item.shown.waits_for}` : said(item.shown.message ?? "");
     }
     mark("calls");
   },
-  failures: () => { show("failures", [...state.failures].slice(-MOST_EVENTS), failedCall); mark("failures"); },
+  failures: () => { show("failures", [...state.failures].slice(-MAX_EVENTS), failedCall); mark("failures"); },
   tasks: () => fill("tasks", Object.values(state.tasks).flat().map((task) => {
     const item = element("li", `${task.status === "completed" ? "✓ " : ""}${task.title}`);
     item.append(element("span", ` ${task.status.replace("_", " ")}`, task.status));
@@ -457,7 +457,7 @@ function bar(key, kind, at, label) {
   const made = { kind, at, label };
   open.set(key, made);
   state.bars.push(made);
-  if (state.bars.length > 2 * MOST_BARS) state.bars.splice(0, MOST_BARS);
+  if (state.bars.length > 2 * MAX_BARS) state.bars.splice(0, MAX_BARS);
 }
 
 function endBar(key, event) {
@@ -528,7 +528,7 @@ function apply(event) {
   const kind = event.event;
   if (kind !== "state") {
     state.events.push(event);
-    if (state.events.length > 2 * MOST_EVENTS) state.events.splice(0, MOST_EVENTS);
+    if (state.events.length > 2 * MAX_EVENTS) state.events.splice(0, MAX_EVENTS);
     soon("activity");
   }
   if (ON[kind]) ON[kind](event);
@@ -548,11 +548,11 @@ function connection(kind, text) {
   byId("connection").textContent = text;
 }
 
-const LONGEST_SILENCE_MS = 45000; // the server says something every 15 s
+const MAX_SILENCE_MS = 45000; // the server says something every 15 s
 
 async function read() {
   const hanging = new AbortController();
-  const heard = () => setTimeout(() => hanging.abort(), LONGEST_SILENCE_MS);
+  const heard = () => setTimeout(() => hanging.abort(), MAX_SILENCE_MS);
   let silence = heard();
   try {
     return await readEvents(hanging.signal, () => { clearTimeout(silence); silence = heard(); });

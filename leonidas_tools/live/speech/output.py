@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 _BYTES_PER_SAMPLE = 2
 _HERTZ = 24_000
-_LEAST_HERTZ, _MOST_HERTZ = 8_000, 192_000
+_MIN_HERTZ, _MAX_HERTZ = 8_000, 192_000
 """Limits of the rates that are changed; at 1 Hz, every sample would become a part of its own."""
-_LONGEST_HERTZ = 6
+_MAX_HERTZ_DIGITS = 6
 _BURST = 16
 _MICROPHONE = "realtime"
 _TRANSCRIPT = "output_transcription"
 _ENDS = ("generation_complete", "turn_complete")
 _SLICE_SECONDS = 0.1
 _LEAD_SECONDS = 0.1
-_SHORTEST_WAIT_SECONDS = 0.001
+_MIN_WAIT_SECONDS = 0.001
 _STRESSED_RATE = 0.8
 _STRESSED_VOLUME = 1.5
 _HEARD_WITHOUT_VOICE = ("paused_until",)
@@ -289,7 +289,7 @@ class Output:
     def _held_seconds(self) -> float:
         """Return how many seconds to hold the audio."""
         ahead = self._played_until - self._loop.time() - _LEAD_SECONDS if self._paced else 0.0
-        return max(self._speech.paused_seconds, ahead if ahead > _SHORTEST_WAIT_SECONDS else 0.0)
+        return max(self._speech.paused_seconds, ahead if ahead > _MIN_WAIT_SECONDS else 0.0)
 
     async def _changes_within(self, seconds: float | None) -> None:
         with contextlib.suppress(TimeoutError):
@@ -321,9 +321,9 @@ def _hertz_of(part: ProcessorPart) -> int | None:
     if kind != "audio/pcm" or values.get("channels", "1") != "1":
         return None
     hertz = values.get("rate", str(_HERTZ))
-    if not (hertz.isascii() and hertz.isdigit() and len(hertz) <= _LONGEST_HERTZ):
+    if not (hertz.isascii() and hertz.isdigit() and len(hertz) <= _MAX_HERTZ_DIGITS):
         return None
-    return int(hertz) if _LEAST_HERTZ <= int(hertz) <= _MOST_HERTZ else None
+    return int(hertz) if _MIN_HERTZ <= int(hertz) <= _MAX_HERTZ else None
 
 
 def _sound_part(like: ProcessorPart, data: bytes, *, metadata: bool = True) -> ProcessorPart:

@@ -17,8 +17,8 @@ _HOST = "127.0.0.1"
 _PATH = "/callback"
 _REQUEST_SECONDS = 10.0
 _SHOWN_CHARACTERS = 60
-_LONGEST_HEAD_BYTES = 16_384
-_MOST_OPEN = 64
+_MAX_HEAD_BYTES = 16_384
+_MAX_OPEN = 64
 _PAGE = """<!doctype html><meta charset="utf-8"><title>Leonidas</title><p>{text}</p>"""
 
 
@@ -43,7 +43,7 @@ class Callback:
         for port in self._ports:
             with contextlib.suppress(OSError):
                 self._server = await asyncio.start_server(
-                    self._serve, _HOST, port, limit=_LONGEST_HEAD_BYTES, backlog=_MOST_OPEN // 4
+                    self._serve, _HOST, port, limit=_MAX_HEAD_BYTES, backlog=_MAX_OPEN // 4
                 )
                 return self
         raise LoginError(
@@ -83,7 +83,7 @@ class Callback:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
-        while len(self._open) > _MOST_OPEN:  # silent connections must not keep the browser out
+        while len(self._open) > _MAX_OPEN:  # silent connections must not keep the browser out
             oldest = next(iter(self._open))
             del self._open[oldest]
             oldest.transport.abort()

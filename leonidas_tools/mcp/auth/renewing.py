@@ -32,7 +32,7 @@ _RENEWAL_SECONDS = 30.0
 """Timeout of a renewal."""
 _PATIENCE_SECONDS = _RENEWAL_SECONDS + 5
 """Seconds to wait while another process renews a token, before it is considered hung."""
-_LONGEST_LIFETIME_SECONDS = 10**10
+_MAX_LIFETIME_SECONDS = 10**10
 _SETTLE_SECONDS = 5.0
 """Seconds to wait for a running renewal when the connection is closed."""
 OpenClient: TypeAlias = "Callable[[], Awaitable[httpx2.AsyncClient]]"
@@ -257,7 +257,7 @@ def _check_token(response: httpx2.Response) -> None:
     except ValidationError:
         return  # the library raises an error
     text, seconds = token.access_token, token.expires_in or 0
-    if not (text.isascii() and text.isprintable()) or abs(seconds) > _LONGEST_LIFETIME_SECONDS:
+    if not (text.isascii() and text.isprintable()) or abs(seconds) > _MAX_LIFETIME_SECONDS:
         raise LoginError("its authorization server did not return a valid token")
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from leonidas_tools.files.addresses import Address
 
 _ANSWER_SECONDS = 30.0
-_LONGEST_ANSWER_BYTES = 128 * 1024
+_MAX_ANSWER_BYTES = 128 * 1024
 """Most bytes of a response: a token is masked, and the event loop prepares that for all of it."""
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 
 
 class _Reach(enum.IntEnum):
@@ -105,7 +105,7 @@ class OAuthRequestBounds:
         Raises:
             LoginError: The request is not allowed, or its response is too long or too slow.
         """
-        for _ in range(_MOST_REDIRECTS):
+        for _ in range(_MAX_REDIRECTS):
             await self.check(str(request.url))
             response = await client.send(request, stream=True)
             await _read(response)
@@ -138,10 +138,9 @@ async def _read(response: httpx2.Response) -> None:
         async with asyncio.timeout(_ANSWER_SECONDS):
             async for chunk in response.aiter_bytes():
                 body += chunk
-                if len(body) > _LONGEST_ANSWER_BYTES:
+                if len(body) > _MAX_ANSWER_BYTES:
                     raise LoginError(
-                        f"{place!r} answered its login with more than {_LONGEST_ANSWER_BYTES:,} "
-                        "bytes"
+                        f"{place!r} answered its login with more than {_MAX_ANSWER_BYTES:,} bytes"
                     )
     except TimeoutError:
         raise LoginError(

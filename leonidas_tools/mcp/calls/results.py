@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Media, ToolResult
 from leonidas_tools.errors import ToolError
-from leonidas_tools.results.jsonable import MOST_MEDIA_BYTES
+from leonidas_tools.results.jsonable import MAX_MEDIA_BYTES
 from leonidas_tools.results.texts import MessageText, join, say
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
 _SHOWN = ("image/", "audio/")
-_LONGEST_BLOB = 8192
+_MAX_BLOB_LENGTH = 8192
 
 
 def to_result(answer: CallToolResult) -> ToolResult:
@@ -90,7 +90,7 @@ def _resource(block: ContentBlock) -> dict[str, Any]:
     hidden = _hidden_fields(block)
     said = block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=hidden)
     blob = said.get("resource", {}).get("blob", "")
-    if len(blob) > _LONGEST_BLOB:  # a truncated blob would be useless
+    if len(blob) > _MAX_BLOB_LENGTH:  # a truncated blob would be useless
         del said["resource"]["blob"]
         said["resource"]["size"] = len(blob) * 3 // 4
     return said
@@ -114,7 +114,7 @@ def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | No
     """Return images and audio up to the size limit, and a message about the others."""
     shown: list[Media] = []
     left_out: list[MessageText] = []
-    room = MOST_MEDIA_BYTES
+    room = MAX_MEDIA_BYTES
     for mime_type, data in _encoded(content):
         if len(data) * 3 // 4 > room:  # decoding it would block the event loop
             left_out.append(say("mcp_media_size", type=mime_type, bytes=f"{len(data) * 3 // 4:,}"))
@@ -124,7 +124,7 @@ def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | No
     if not left_out:
         return tuple(shown), None
     media = join(*left_out, between=", ")
-    return tuple(shown), say("mcp_media_too_large", media=media, bytes=f"{MOST_MEDIA_BYTES:,}")
+    return tuple(shown), say("mcp_media_too_large", media=media, bytes=f"{MAX_MEDIA_BYTES:,}")
 
 
 def _encoded(content: Iterable[ContentBlock]) -> Iterator[tuple[str, str]]:

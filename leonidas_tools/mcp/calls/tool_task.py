@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.features.ongoing_calls import OnProgress
 
 _POLL_SECONDS = 0.5
-_LEAST_POLL_SECONDS = 0.05
-_MOST_POLL_SECONDS = 10.0
+_MIN_POLL_SECONDS = 0.05
+_MAX_POLL_SECONDS = 10.0
 """Limit of a server's poll interval: with a longer one, the call could time out unnoticed."""
 _CANCEL_SECONDS = 5.0
 """Seconds to wait for a server to start or end a task whose caller was cancelled."""
@@ -234,7 +234,7 @@ class _ResultRequest:
     async def wait(self, state: TaskState) -> mcp_types.CallToolResult | None:
         """Wait for the server's poll interval; return the result if it has arrived."""
         interval = _POLL_SECONDS if state.poll_interval is None else state.poll_interval / 1000
-        seconds = min(max(interval, _LEAST_POLL_SECONDS), _MOST_POLL_SECONDS)
+        seconds = min(max(interval, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)
         if state.status == "input_required":
             self._begin()
         if self._request is None:

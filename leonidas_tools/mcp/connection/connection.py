@@ -53,7 +53,7 @@ _CLOSE_SECONDS = 1.0
 _ANSWER_SECONDS = 30.0
 _COALESCE_SECONDS = 0.25
 _PAUSE_PER_LISTING = 4.0
-_LONGEST_PAUSE_SECONDS = 60.0
+_MAX_PAUSE_SECONDS = 60.0
 
 
 class ChangeSignal:
@@ -79,7 +79,7 @@ class ChangeSignal:
         """Wait for a signal, and for signals close to it unless `is_urgent` returns true."""
         now = asyncio.get_running_loop().time
         took = 0.0 if self._last_at is None else now() - self._last_at
-        pause_ends = now() + min(_PAUSE_PER_LISTING * took, _LONGEST_PAUSE_SECONDS)
+        pause_ends = now() + min(_PAUSE_PER_LISTING * took, _MAX_PAUSE_SECONDS)
         await self._event.wait()
         while not is_urgent():
             ends = self._next_at if self._is_ours else max(self._next_at, pause_ends)

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.features.ongoing_calls import OnProgress
 
 _FIRST_SECONDS = 0.5
-_LONGEST_SECONDS = 30.0
+_MAX_SECONDS = 30.0
 _STEADY_SECONDS = 30.0
 """Seconds after which a connection counts as stable: the backoff then starts from the beginning."""
-_MOST_ATTEMPTS = 10
+_MAX_ATTEMPTS = 10
 
 
 def delay_seconds(attempt: int) -> float:
     """Return the delay before an attempt, counted from 0: a limited backoff with jitter."""
-    longest: float = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2 ** min(attempt, 10))
+    longest: float = min(_MAX_SECONDS, _FIRST_SECONDS * 2 ** min(attempt, 10))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
 
@@ -83,6 +83,6 @@ async def send(
                 await asyncio.sleep(delay_seconds(attempt))
                 opened = await next_connection()
         attempt += 1
-        if opened is None or attempt > _MOST_ATTEMPTS:
+        if opened is None or attempt > _MAX_ATTEMPTS:
             raise lost
         connection = opened

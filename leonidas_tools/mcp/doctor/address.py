@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
 _SECONDS = 10.0
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 _OTHER_PATHS = ("/mcp", "/sse", "/mcp/", "/")
 _HELLO = {
     "jsonrpc": "2.0",
@@ -193,7 +193,7 @@ async def _speaks_mcp(client: httpx2.AsyncClient, url: str) -> bool:
             async with asyncio.timeout(_SECONDS):
                 async for piece in response.aiter_bytes():
                     body += piece
-                    if len(body) > _MOST_BYTES:
+                    if len(body) > _MAX_BYTES:
                         break
             return b'"jsonrpc"' in body
     except (httpx2.HTTPError, TimeoutError):

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-_MOST_PER_MINUTE = 10
-_LONGEST_SCHEMA = 16_384
-_LONGEST_URL = 2048
-_LONGEST_MESSAGE = 8192
+_MAX_PER_MINUTE = 10
+_MAX_SCHEMA_LENGTH = 16_384
+_MAX_URL_LENGTH = 2048
+_MAX_MESSAGE_LENGTH = 8192
 _PLAIN_PLACE = re.compile(r"([\w.-]+|\[[\da-f:.]+\])(:\d+)?", re.ASCII | re.IGNORECASE)
 
 
@@ -64,11 +64,11 @@ class Elicitation:
             call = self._calls.asking(context.meta)
             if call is None:
                 raise UnaskableError("the call that it belongs to is unknown")  # noqa: TRY301 - logged below
-            if not self._requests.admits(_MOST_PER_MINUTE, monotonic()):
-                raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - logged below
+            if not self._requests.admits(_MAX_PER_MINUTE, monotonic()):
+                raise UnaskableError(f"it asks more than {_MAX_PER_MINUTE} times a minute")  # noqa: TRY301 - logged below
             inquiry = self._inquiry(params)
         except UnaskableError as error:
-            if self._warnings.admits(_MOST_PER_MINUTE, monotonic()):
+            if self._warnings.admits(_MAX_PER_MINUTE, monotonic()):
                 logger.warning(
                     "Declined an elicitation of the MCP server %r: %s", self._server, error
                 )
@@ -101,7 +101,7 @@ class Elicitation:
             parts = urlsplit(params.url)
         except ValueError as error:
             raise UnaskableError("its URL is invalid") from error
-        if parts.scheme not in {"http", "https"} or len(params.url) > _LONGEST_URL:
+        if parts.scheme not in {"http", "https"} or len(params.url) > _MAX_URL_LENGTH:
             raise UnaskableError("its URL is too long, or not http or https")
         # A browser could parse another host from the URL than the host that the user is shown.
         if not params.url.isprintable() or not _PLAIN_PLACE.fullmatch(parts.netloc):
@@ -119,7 +119,7 @@ class Elicitation:
 
     def _message(self, params: mcp_types.ElicitRequestParams) -> str:
         """Return the message without secrets, truncated to more than is ever shown."""
-        return self._secrets.text(params.message)[:_LONGEST_MESSAGE]
+        return self._secrets.text(params.message)[:_MAX_MESSAGE_LENGTH]
 
 
 def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_types.ElicitResult:
@@ -132,7 +132,7 @@ def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_typ
 
 def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an answer without other properties; raise an error if it is too long."""
-    if len(json.dumps(schema)) > _LONGEST_SCHEMA:
+    if len(json.dumps(schema)) > _MAX_SCHEMA_LENGTH:
         raise UnaskableError("its requested schema is too long")
     asked = {key: value for key, value in schema.items() if key != "patternProperties"}
     return {**asked, "additionalProperties": False}

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _NAME = "leonidas_tools.mcp.server"
-_MOST_PER_MINUTE = 600
-_LONGEST_TEXT = 2000
+_MAX_PER_MINUTE = 600
+_MAX_TEXT_LENGTH = 2000
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -70,15 +70,15 @@ class ServerLog:
         level = _LEVELS[params.level]
         if level < self._least or not self._logger.isEnabledFor(level):
             return
-        if not self._logged.admits(_MOST_PER_MINUTE, monotonic()):
+        if not self._logged.admits(_MAX_PER_MINUTE, monotonic()):
             self._drop()
             return
         if self._dropped:
             self._logger.warning("%d messages of the server were dropped", self._dropped)
             self._dropped = 0
-        said = self._redact.cut(self._text(params.data), _LONGEST_TEXT)
+        said = self._redact.cut(self._text(params.data), _MAX_TEXT_LENGTH)
         place = (
-            f"{_line(self._redact.cut(params.logger, _LONGEST_TEXT))}: " if params.logger else ""
+            f"{_line(self._redact.cut(params.logger, _MAX_TEXT_LENGTH))}: " if params.logger else ""
         )
         self._logger.log(level, "%s%s", place, _line(said))
 
@@ -86,7 +86,7 @@ class ServerLog:
         if isinstance(data, str):
             return data
         try:
-            shown, _ = plain(data, 2 * _LONGEST_TEXT, mask=self._redact.known)
+            shown, _ = plain(data, 2 * _MAX_TEXT_LENGTH, mask=self._redact.known)
         except NotPlainError as error:
             return str(error)
         return json.dumps(redact(shown), ensure_ascii=False)
@@ -96,7 +96,7 @@ class ServerLog:
             self._logger.warning(
                 "The MCP server %r logs more than %d messages a minute: the rest is dropped",
                 self._server,
-                _MOST_PER_MINUTE,
+                _MAX_PER_MINUTE,
             )
         self._dropped += 1
 

@@ -32,8 +32,8 @@ _LIST_PROMPTS = "list_prompts"
 _GET_PROMPT = "get_prompt"
 _SHOWN_OF_PROMPTS = {"name", "title", "description", "arguments"}
 _READS = mcp_types.ToolAnnotations(read_only_hint=True)
-_MOST_LISTED = 100
-_LONGEST_DESCRIPTION = 300
+_MAX_LISTED = 100
+_MAX_DESCRIPTION_LENGTH = 300
 
 
 class ResourceTools:
@@ -250,7 +250,7 @@ def _page_of(
     said: dict[str, Any] = {kind: _shown(things, fields), **more}
     if page.next_cursor is not None:
         said["next_cursor"] = page.next_cursor
-    left_out = len(things) - _MOST_LISTED
+    left_out = len(things) - _MAX_LISTED
     if left_out > 0:
         said["left_out"] = left_out
     return mcp_types.CallToolResult(content=[], structured_content=said)
@@ -260,12 +260,12 @@ def _shown(things: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]
     """Return the fields that the model needs, for the first 100 items, with short descriptions."""
     said = [
         each.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
-        for each in things[:_MOST_LISTED]
+        for each in things[:_MAX_LISTED]
     ]
     return [_short(each) for each in said]
 
 
 def _short(said: dict[str, Any]) -> dict[str, Any]:
     if "description" in said:
-        said["description"] = clean(said["description"], _LONGEST_DESCRIPTION)
+        said["description"] = clean(said["description"], _MAX_DESCRIPTION_LENGTH)
     return said

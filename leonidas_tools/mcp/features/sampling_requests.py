@@ -34,9 +34,9 @@ logger = visible_logger(__name__)
 
 _REFUSED = -1
 """Error code of the specification for a user's refusal."""
-_MOST_WARNINGS_PER_MINUTE = 10
-_MOST_TURNS = 100
-_LONGEST = 262_144
+_MAX_WARNINGS_PER_MINUTE = 10
+_MAX_TURNS = 100
+_MAX_LENGTH = 262_144
 """Most characters of text in a request."""
 
 
@@ -90,7 +90,7 @@ class SamplingRequests:
         try:
             return await self._answered(params, context.meta)
         except RefusedError as error:
-            if self._warnings.admits(_MOST_WARNINGS_PER_MINUTE, monotonic()):
+            if self._warnings.admits(_MAX_WARNINGS_PER_MINUTE, monotonic()):
                 logger.warning(
                     "Refused a sampling request of the MCP server %r: %s", self._server, error
                 )
@@ -151,7 +151,7 @@ class SamplingRequests:
         if params.tools or params.tool_choice is not None:
             raise RefusedError("it requests tools, which servers may not use")
         # Before the search for secrets, which would block the event loop.
-        if not 0 < len(params.messages) <= _MOST_TURNS or _length(params) > _LONGEST:
+        if not 0 < len(params.messages) <= _MAX_TURNS or _length(params) > _MAX_LENGTH:
             raise RefusedError("it contains no messages, too many, or too much text")
         turns = tuple(_turn(message, self._secrets) for message in params.messages)
         model, most = self._settings.model, self._settings.max_tokens

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from leonidas_tools.results.texts import Wording
 
-_LONGEST_MESSAGE = 500
-_LONGEST_NAME = 80
-_MOST_OPTIONS = 12
+_MAX_MESSAGE_LENGTH = 500
+_MAX_NAME_LENGTH = 80
+_MAX_OPTIONS = 12
 
 
 def asks(
@@ -34,7 +34,7 @@ def asks(
     said = words.template("mcp_asks", language).format(server=server, message=clean(message))
     properties = properties_of(schema)
     fields = "; ".join(_field(name, each, schema) for name, each in properties.items())
-    secret = ", ".join(clean(name, _LONGEST_NAME) for name in properties if is_secret_name(name))
+    secret = ", ".join(clean(name, _MAX_NAME_LENGTH) for name in properties if is_secret_name(name))
     return " ".join(
         filter(
             None,
@@ -59,7 +59,7 @@ def samples(server: str, message: str, language: str, words: Wording = AS_IT_IS)
     return words.template("mcp_samples", language).format(server=server, message=clean(message))
 
 
-def clean(text: str, longest: int = _LONGEST_MESSAGE) -> str:
+def clean(text: str, longest: int = _MAX_MESSAGE_LENGTH) -> str:
     r"""Return a server's text in one line, shortened, without control and format characters.
 
     Example:
@@ -71,9 +71,9 @@ def clean(text: str, longest: int = _LONGEST_MESSAGE) -> str:
 
 def _field(name: str, schema: Any, whole: Mapping[str, Any]) -> str:
     title = schema.get("title") if isinstance(schema, dict) else None
-    named = clean(str(title or name), _LONGEST_NAME)
+    named = clean(str(title or name), _MAX_NAME_LENGTH)
     required = whole.get("required")
     needed = isinstance(required, list) and name in required
-    options = [clean(each, _LONGEST_NAME) for _, each in options_of(schema)]
-    shown = ", ".join(options[:_MOST_OPTIONS]) + ("…" if len(options) > _MOST_OPTIONS else "")
+    options = [clean(each, _MAX_NAME_LENGTH) for _, each in options_of(schema)]
+    shown = ", ".join(options[:_MAX_OPTIONS]) + ("…" if len(options) > _MAX_OPTIONS else "")
     return f"{named}{'' if needed else '?'}" + (f": {shown}" if shown else "")

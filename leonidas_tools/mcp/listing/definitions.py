@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 _SLICE = 64
 """Schemas read in one iteration of the event loop: each takes about 50 microseconds."""
-_LONGEST_DESCRIPTION = 65_536
+_MAX_DESCRIPTION_LENGTH = 65_536
 """Most characters of a description that are used: a description is scanned several times."""
-_MOST_SECONDS = 5.0
+_MAX_SECONDS = 5.0
 """Most seconds of CPU time for the definitions of a listing, beside those for each tool."""
 _SECONDS_EACH = 0.002
 """Seconds of CPU time for each tool: most take a quarter of it, and more on a busy machine."""
@@ -187,7 +187,7 @@ class DefinitionReader:
         report: ListingReport,
     ) -> list[AnyTool]:
         known: dict[str, tuple[_Made, AnyTool | None]] = {}
-        seconds, most_seconds = 0.0, _MOST_SECONDS + _SECONDS_EACH * len(used)
+        seconds, most_seconds = 0.0, _MAX_SECONDS + _SECONDS_EACH * len(used)
         for name, definition in used.items() if pins is not None else ():
             if len(known) % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -305,7 +305,7 @@ def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefiniti
     return ToolDefinition(
         name=definition.name,
         description=secrets.text(
-            shortened(definition.description or definition.title or "", _LONGEST_DESCRIPTION)
+            shortened(definition.description or definition.title or "", _MAX_DESCRIPTION_LENGTH)
         ),
         input_schema=schema_without(secrets, definition.input_schema, fewer_options=True),
         effect=effect_of(definition.annotations).value,

@@ -8,7 +8,7 @@ from typing import Any
 from leonidas_tools.errors import ConfigurationError, ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator
 
-_MOST_REFERENCES = 32
+_MAX_REFERENCES = 32
 _SAME_OBJECT_LISTS = ("allOf", "anyOf", "oneOf")
 _SAME_OBJECT = ("not", "if", "then", "else")
 _DEFINITIONS = ("$defs", "definitions")
@@ -77,7 +77,7 @@ class _ArgumentFixer:
     def _followed(self, schema: Mapping[str, Any], depth: int) -> Any:
         """Return the schema with the target of its reference merged in."""
         target = self._target(schema["$ref"])
-        if target is None or depth > _MOST_REFERENCES:
+        if target is None or depth > _MAX_REFERENCES:
             raise ConfigurationError(
                 f"the tool's arguments cannot be fixed because its schema refers to "
                 f"{schema['$ref']!r}, and it is left out"

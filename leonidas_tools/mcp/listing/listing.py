@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-_MOST_TOOLS = 100_000
-_MOST_PAGES = 1_000
+_MAX_TOOLS = 100_000
+_MAX_PAGES = 1_000
 _SLICE = 64
 """Tools read in one iteration of the event loop."""
 _KIND = "tools"
@@ -70,7 +70,7 @@ async def list_tools(client: Client, lenient: LenientTransport, outputs: OutputS
             return Listing(tools=tools, refused=lenient.refused)
         if cursor in seen:
             raise ConfigurationError(f"lists its tools without end: page {cursor!r} came twice")
-        if len(seen) >= _MOST_PAGES or len(tools) > _MOST_TOOLS:
+        if len(seen) >= _MAX_PAGES or len(tools) > _MAX_TOOLS:
             raise ConfigurationError(f"lists its tools without end: {len(tools):,} so far")
         seen.add(cursor)
 

@@ -17,13 +17,13 @@ from leonidas_tools.mcp.transport.unreadable import (
     replacement_error,
     well_formed,
 )
-from leonidas_tools.results.json_size import MOST_VALUES, count_values, has_too_many_values
+from leonidas_tools.results.json_size import MAX_VALUES, count_values, has_too_many_values
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 _DATA = b"data:"
-_FEWEST_DIGITS, _MOST_DIGITS = 3, 7
+_FEWEST_DIGITS, _MAX_DIGITS = 3, 7
 """Allowed digits of the time before the client reconnects, in milliseconds."""
 _PIECE_BYTES = 4_096
 _ENCODED = ("content-encoding", "content-length", "transfer-encoding")
@@ -140,7 +140,7 @@ class _EventSize:
         if has_too_many(line.removeprefix(_DATA).lstrip()):
             return True
         self._values += count_values(line)
-        return self._values > MOST_VALUES
+        return self._values > MAX_VALUES
 
 
 def _is_odd_pause(line: bytes) -> bool:
@@ -149,7 +149,7 @@ def _is_odd_pause(line: bytes) -> bool:
     if not name.endswith(b"retry"):
         return False
     digits = said.strip().lstrip(b"0")
-    return not (digits.isdigit() and _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS)
+    return not (digits.isdigit() and _FEWEST_DIGITS <= len(digits) <= _MAX_DIGITS)
 
 
 def _failed(response: httpx2.Response, what: str) -> httpx2.Response:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
 _SILENCE_SECONDS = 300.0
-_LONGEST_SSE = 1024 * 1024 - 1024
+_MAX_SSE_LENGTH = 1024 * 1024 - 1024
 """The longest event that the client library reads over the older transport."""
 
 
@@ -52,7 +52,7 @@ class HTTPServer:
         self._on_failure = on_failure
         longest = settings.max_message_bytes
         if settings.transport == "sse":
-            longest = min(longest, _LONGEST_SSE)
+            longest = min(longest, _MAX_SSE_LENGTH)
         self._bounds = ResponseBounds(longest, on_bytes=on_bytes, on_stray=on_failure)
         self._auth = client_auth(
             name, settings, self._open_login_client, open_page=open_page, on_secret=on_secret

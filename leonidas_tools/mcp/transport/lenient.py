@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 _SLICE = 64
 """Tools checked in one iteration of the event loop."""
-_MOST_AT_ONCE = 1_000
+_MAX_AT_ONCE = 1_000
 """Most tools that the library checks in one iteration, at about 25 microseconds each."""
-_MOST_ITEMS = 10_000
+_MAX_ITEMS = 10_000
 """Most entries of a message that the library checks: each may block the event loop for about 25
 microseconds, and need 5 kB of memory."""
-_TOO_MANY = f"more than {_MOST_ITEMS:,} entries"
-_MOST_UNSENT = 100
+_TOO_MANY = f"more than {_MAX_ITEMS:,} entries"
+_MAX_UNSENT = 100
 """Most answers to the server's requests that wait to be sent. Each waits in a task of its own, and
 a server may send requests faster than it takes the answers."""
 _TOO_FAST = "requests faster than their answers are taken"
 _NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
 """Fields that may contain any JSON, which is not checked."""
-_LONGEST_REASON = 8_192
+_MAX_REASON_LENGTH = 8_192
 """Most characters of an error that are used: its message is scanned several times."""
 _AROUND = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Fields that some protocol version requires in a listing besides its tools."""
@@ -137,7 +137,7 @@ class LenientTransport:
         self, message: mcp_types.JSONRPCRequest | mcp_types.JSONRPCNotification
     ) -> str | None:
         """Return why a message of the server is not passed on; `None` if it is."""
-        if isinstance(message, mcp_types.JSONRPCRequest) and self.unsent >= _MOST_UNSENT:
+        if isinstance(message, mcp_types.JSONRPCRequest) and self.unsent >= _MAX_UNSENT:
             return _TOO_FAST
         return _TOO_MANY if _has_too_many_items(message.params) else None
 
@@ -158,10 +158,10 @@ class LenientTransport:
         tools = result.get("tools")
         if not isinstance(tools, list):
             return result
-        if self._checks_by_tool or len(tools) > _MOST_AT_ONCE or _has_too_many_items(tools):
+        if self._checks_by_tool or len(tools) > _MAX_AT_ONCE or _has_too_many_items(tools):
             tools = await self._kept(tools, self._version())
-        self.left = tools[_MOST_AT_ONCE:]
-        return {**result, "tools": self._outputs.remove_schemas(tools[:_MOST_AT_ONCE])}
+        self.left = tools[_MAX_AT_ONCE:]
+        return {**result, "tools": self._outputs.remove_schemas(tools[:_MAX_AT_ONCE])}
 
     async def _kept(self, tools: list[Any], version: str) -> list[Any]:
         kept: list[Any] = []
@@ -180,9 +180,9 @@ class LenientTransport:
     def _short(self, message: mcp_types.JSONRPCError) -> mcp_types.JSONRPCError:
         """Return an error with a shortened message; the same object if the message is short."""
         told = message.error.message
-        if len(told) <= _LONGEST_REASON:
+        if len(told) <= _MAX_REASON_LENGTH:
             return message
-        short = self._cut(told, _LONGEST_REASON)
+        short = self._cut(told, _MAX_REASON_LENGTH)
         error = message.error.model_copy(update={"message": short})
         return message.model_copy(update={"error": error})
 
@@ -208,7 +208,7 @@ def _has_too_many_items(value: Any) -> bool:
         else:
             continue
         count += len(inner)
-        if count > _MOST_ITEMS:
+        if count > _MAX_ITEMS:
             return True
         left += inner
     return False

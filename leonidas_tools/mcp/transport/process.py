@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.mcp.transport.stdio import StdioServer
 
-_LONGEST_STDERR_LINE = 65_536
+_MAX_STDERR_LINE_LENGTH = 65_536
 _STDERR_LINES = 5
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -30,7 +30,7 @@ _PIPE_SECONDS = 0.5
 """Seconds to wait for output after an exit, and for an exit after the end of the output."""
 
 _POLL_SECONDS = 0.01
-_MOST_UNREAD = 256
+_MAX_UNREAD = 256
 logger = visible_logger(__name__)
 
 MARK = "LEONIDAS_MCP_SERVER"
@@ -67,7 +67,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._lines = {
             _STDOUT: LineSplitter(longest_line, listener.on_line, listener.on_long_line),
             _STDERR: LineSplitter(
-                _LONGEST_STDERR_LINE, self._keep, lambda start, _: self._keep(start)
+                _MAX_STDERR_LINE_LENGTH, self._keep, lambda start, _: self._keep(start)
             ),
         }
         self._listener = listener
@@ -125,7 +125,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
         Otherwise, a server that sends requests and never reads would fill the memory.
         """
-        if self._unread > _MOST_UNREAD:
+        if self._unread > _MAX_UNREAD:
             await self._writable.wait()
 
     async def stop(self) -> None:

@@ -11,9 +11,9 @@ from leonidas_tools.results.texts import shortened
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
 
-_SHORTEST_TOKEN = 8
-_MOST_TOKENS = 8
-_MOST_LEARNED = 262_144
+_MIN_TOKEN_LENGTH = 8
+_MAX_TOKENS = 8
+_MAX_LEARNED = 262_144
 """Most characters of received secrets: a microsecond each is needed when another is received."""
 
 
@@ -37,14 +37,14 @@ class ServerRedaction:
         """Mask another text from now on, such as a received token, and no longer very old ones."""
         if secret not in self._own:
             others = [each for each in self._learned if each != secret]
-            while others and len(secret) + sum(map(len, others)) > _MOST_LEARNED:
+            while others and len(secret) + sum(map(len, others)) > _MAX_LEARNED:
                 del others[0]
             is_new = secret not in self._known.texts
             self._learned = (*others, secret)
             if is_new:
                 self._known = KnownSecrets([*self._own, *self._learned])
-        if len(secret) >= _SHORTEST_TOKEN and secret not in self._tokens:
-            self._tokens = (*self._tokens, secret)[-_MOST_TOKENS:]
+        if len(secret) >= _MIN_TOKEN_LENGTH and secret not in self._tokens:
+            self._tokens = (*self._tokens, secret)[-_MAX_TOKENS:]
 
     def without_tokens(self, value: Any) -> Any:
         """Return plain JSON in which the received tokens are masked.

@@ -170,7 +170,7 @@ class StdioServer:
         )
 
 
-_MOST_WAITING = 256
+_MAX_WAITING = 256
 _FEW_WAITING = 64
 
 
@@ -205,7 +205,7 @@ class MessageReader:
             return
         self._lines.append(line)
         self._news.set()
-        if not self._held and len(self._lines) > _MOST_WAITING:
+        if not self._held and len(self._lines) > _MAX_WAITING:
             self._held = True
             self._hold(True)
 

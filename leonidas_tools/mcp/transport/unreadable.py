@@ -7,7 +7,7 @@ import re
 
 from mcp_types import PARSE_ERROR
 
-from leonidas_tools.results.json_size import MOST_VALUES, has_too_many_values
+from leonidas_tools.results.json_size import MAX_VALUES, has_too_many_values
 
 TOO_LONG = 41_002
 """Code of a local error response: the server's response was longer than allowed."""
@@ -18,7 +18,7 @@ MALFORMED = 41_003
 TOO_MANY = "a message with too many values"
 """Description of a message that would block the event loop while it is parsed."""
 
-_MOST_IN_NEWS = 25_000
+_MAX_IN_NEWS = 25_000
 """Most values in a message that is not a response: a server may send any number of these."""
 
 UNREADABLE = frozenset({TOO_LONG, MALFORMED, PARSE_ERROR})
@@ -99,7 +99,7 @@ def has_too_many(message: bytes) -> bool:
         (True, False)
     """
     is_answer = _answered(message[:SEARCHED_BYTES], message[-SEARCHED_BYTES:]) is not None
-    return has_too_many_values(message, MOST_VALUES if is_answer else _MOST_IN_NEWS)
+    return has_too_many_values(message, MAX_VALUES if is_answer else _MAX_IN_NEWS)
 
 
 def replacement_error(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-_MOST_PER_MINUTE = 60
+_MAX_PER_MINUTE = 60
 _LOGGERS = (
     "client",  # the logger of `mcp.client.session`
     "mcp.client.auth.oauth2",
@@ -59,11 +59,11 @@ class _WireLogFilter(logging.Filter):
 
     def _admits(self) -> bool:
         """Return whether to log one more warning: a server may cause any number."""
-        drops, self._drops = self._drops, not self._logged.admits(_MOST_PER_MINUTE, monotonic())
+        drops, self._drops = self._drops, not self._logged.admits(_MAX_PER_MINUTE, monotonic())
         if self._drops and not drops:
             logger.warning(
                 "MCP servers cause more than %d warnings a minute: the rest is dropped",
-                _MOST_PER_MINUTE,
+                _MAX_PER_MINUTE,
             )
         return not self._drops
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _VERSION = 1
-_LONGEST_FILE = 64 * 1024 * 1024
+_MAX_FILE_LENGTH = 64 * 1024 * 1024
 """Most characters of a file of pins: a server may list other tools each time.
 
 None is forgotten, since a tool that comes back changed would be new then.
@@ -225,11 +225,11 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
             for identity, pins in every.items()
         }
         text = json.dumps({"version": _VERSION, "servers": servers}, indent=1)
-        if len(text) > _LONGEST_FILE:
+        if len(text) > _MAX_FILE_LENGTH:
             raise PinsError(
                 f"{self._server!r} has listed too many tools: the pins in {str(self._file.path)!r} "
-                f"would be longer than {_LONGEST_FILE:,} characters. If you trust it, delete the "
-                f"file; the next listing is trusted then"
+                f"would be longer than {_MAX_FILE_LENGTH:,} characters. If you trust it, delete "
+                f"the file; the next listing is trusted then"
             )
         self._file.write(text)
 

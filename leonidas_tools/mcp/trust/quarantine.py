@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.problem import Finding
 
 logger = visible_logger(__name__)
-_MOST_TOLD = 20
+_MAX_TOLD = 20
 """Most warnings of one kind for each listing: a server may list any number of tools."""
-_MOST_PAIRS = 250_000
+_MAX_PAIRS = 250_000
 """Most pairs of lines that are compared: the time of `difflib` grows faster than their number."""
 
 
@@ -101,8 +101,8 @@ class ListingReport:
             ],
         )
         if self.new:
-            names = ", ".join(map(repr, self.new[:_MOST_TOLD]))
-            more = f" and {len(self.new) - _MOST_TOLD} more" if self.new[_MOST_TOLD:] else ""
+            names = ", ".join(map(repr, self.new[:_MAX_TOLD]))
+            more = f" and {len(self.new) - _MAX_TOLD} more" if self.new[_MAX_TOLD:] else ""
             logger.warning("MCP server %r has new tools: %s%s", server, names, more)
         if self.pins_error is not None and self.pins_error != before.pins_error:
             done = "none of its tools is used: " if self.unknown else ""
@@ -122,10 +122,10 @@ class ListingReport:
 
 def warn_of_few(server: str, warnings: Sequence[str]) -> None:
     """Log the first warnings of one kind, and the number of the others."""
-    for warning in warnings[:_MOST_TOLD]:
+    for warning in warnings[:_MAX_TOLD]:
         logger.warning("MCP server %r%s", server, warning)
-    if len(warnings) > _MOST_TOLD:
-        more = len(warnings) - _MOST_TOLD
+    if len(warnings) > _MAX_TOLD:
+        more = len(warnings) - _MAX_TOLD
         logger.warning("MCP server %r: %d more like the last one", server, more)
 
 
@@ -140,7 +140,7 @@ def diff_of(pin: Pin) -> str:
     In a long definition, all lines from the first to the last changed one count as changed.
     """
     before, now = _lines(pin.trusted), _lines(pin.waiting or pin.trusted)
-    if len(before) * len(now) <= _MOST_PAIRS:
+    if len(before) * len(now) <= _MAX_PAIRS:
         return "\n".join(difflib.unified_diff(before, now, "trusted", "now", lineterm="", n=1))
     head = _alike(before, now)
     tail = _alike(before[head:][::-1], now[head:][::-1])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TOOLBOX", "CodeSettings", "KeptVariables"]
 
-_LONGEST_CODE = 200_000
+_MAX_CODE_LENGTH = 200_000
 _SPARE_SECONDS = 15.0
 """Seconds added to the call timeout, so that the sandbox kills the program first."""
 _PYTHON = """Run Python code and return what it prints and the value of its last expression.
@@ -74,7 +74,7 @@ def make_tools(settings: CodeSettings) -> Sequence[Tool[..., Any]]:
         timeout_seconds=settings.timeout + _SPARE_SECONDS,
     )
     async def execute_code(
-        code: Annotated[str, Field(min_length=1, max_length=_LONGEST_CODE)],
+        code: Annotated[str, Field(min_length=1, max_length=_MAX_CODE_LENGTH)],
         ctx: ToolContext,
         fresh: bool = False,
     ) -> ToolResult:

@@ -23,12 +23,12 @@ import traceback
 from typing import Any
 
 NAME = "<code>"
-_LONGEST_VALUE = 20_000
-MOST_FIGURES = 8
-MOST_FIGURE_BYTES = 4 << 20
-_MOST_FILES = 10_000
-_MOST_FILES_TOLD = 100
-_MOST_NOT_KEPT = 20
+_MAX_VALUE_LENGTH = 20_000
+MAX_FIGURES = 8
+MAX_FIGURE_BYTES = 4 << 20
+_MAX_FILES = 10_000
+_MAX_FILES_TOLD = 100
+_MAX_NOT_KEPT = 20
 _DEFINITIONS = (
     ast.AsyncFunctionDef,
     ast.ClassDef,
@@ -100,18 +100,18 @@ def _shown(value: Any) -> Any:
     """Return a value as JSON; as text if it is not JSON or is too long."""
     with contextlib.suppress(TypeError, ValueError, RecursionError):
         text = json.dumps(value, allow_nan=False)
-        if len(text) <= _LONGEST_VALUE:
+        if len(text) <= _MAX_VALUE_LENGTH:
             return json.loads(text)
     text = repr(value)
-    half = _LONGEST_VALUE // 2
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:half]} […] {text[-half:]}"
+    half = _MAX_VALUE_LENGTH // 2
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:half]} […] {text[-half:]}"
 
 
 def _error(error: BaseException) -> dict[str, str]:
     report = traceback.TracebackException.from_exception(error, limit=-20)
     ours = [index for index, frame in enumerate(report.stack) if frame.filename == NAME]
     report.stack = traceback.StackSummary.from_list(list(report.stack)[ours[0] :] if ours else [])
-    said = "".join(report.format())[-_LONGEST_VALUE:]
+    said = "".join(report.format())[-_MAX_VALUE_LENGTH:]
     return {"type": type(error).__name__, "message": str(error)[:1000], "traceback": said}
 
 
@@ -124,10 +124,10 @@ def _figures() -> list[str]:
     if pyplot is None:
         return []
     figures = []
-    for number in pyplot.get_fignums()[:MOST_FIGURES]:
+    for number in pyplot.get_fignums()[:MAX_FIGURES]:
         file = io.BytesIO()
         pyplot.figure(number).savefig(file, format="png", bbox_inches="tight")
-        if file.tell() > MOST_FIGURE_BYTES:
+        if file.tell() > MAX_FIGURE_BYTES:
             continue
         figures.append(base64.b64encode(file.getvalue()).decode())
     pyplot.close("all")
@@ -144,7 +144,7 @@ def _files() -> dict[str, tuple[int, int]]:
                 with contextlib.suppress(OSError):
                     status = os.lstat(path)
                     found[path] = (status.st_size, status.st_mtime_ns)
-                if len(found) >= _MOST_FILES:
+                if len(found) >= _MAX_FILES:
                     return found
     return found
 
@@ -155,7 +155,7 @@ def _new_files(before: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
         for path, about in sorted(_files().items())
         if before.get(path) != about and "__pycache__" not in path
     ]
-    return new[:_MOST_FILES_TOLD]
+    return new[:_MAX_FILES_TOLD]
 
 
 # --- variables -------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _save(names: dict[str, Any], definitions: list[str]) -> tuple[str, list[str]
         except Exception:  # noqa: BLE001 - a class of the code may raise anything
             not_kept.append(name)
     last = list(dict.fromkeys(reversed(definitions)))[::-1]
-    return json.dumps({"definitions": last, "values": values}), not_kept[:_MOST_NOT_KEPT]
+    return json.dumps({"definitions": last, "values": values}), not_kept[:_MAX_NOT_KEPT]
 
 
 def _defined(definition: str) -> list[str]:

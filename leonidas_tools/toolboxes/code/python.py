@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from leonidas_tools.toolboxes.code import CodeSettings
 
 _CHUNK_BYTES = 1 << 18
-_MOST_FIGURES_BYTES = driver.MOST_FIGURES * (driver.MOST_FIGURE_BYTES * 4 // 3 + 4)
-_MOST_VALUES = 20_000
-_MOST_JSON_BYTES = 1 << 20
+_MAX_FIGURES_BYTES = driver.MAX_FIGURES * (driver.MAX_FIGURE_BYTES * 4 // 3 + 4)
+_MAX_VALUES = 20_000
+_MAX_JSON_BYTES = 1 << 20
 _ENGINE = "python"
 _THREADS = "4"
 """Number of threads of NumPy: one per processor may exceed the limits."""
@@ -68,7 +68,7 @@ def runner(
             said = await _exchange(running, json.dumps(request).encode(), most)
             finished = await running.finished()
         # A line without its end was cut off.
-        lines = said.split(b"\n", 2 + driver.MOST_FIGURES)[:-1]
+        lines = said.split(b"\n", 2 + driver.MAX_FIGURES)[:-1]
         line, kept, *figures = [*lines, b"", b""]
         if 0 < len(kept) <= most:
             states[_ENGINE] = kept.decode(errors="replace")
@@ -88,7 +88,7 @@ async def _exchange(running: Running, request: bytes, most_kept_bytes: int) -> b
         _end_of_request(channel)
         while chunk := await loop.sock_recv(channel, _CHUNK_BYTES):
             said += chunk
-            if len(said) > _MOST_JSON_BYTES + most_kept_bytes + _MOST_FIGURES_BYTES:
+            if len(said) > _MAX_JSON_BYTES + most_kept_bytes + _MAX_FIGURES_BYTES:
                 running.stop("output")
                 break
     except OSError:  # the program has already ended
@@ -103,7 +103,7 @@ def _end_of_request(channel: socket.socket) -> None:
 def _read(said: bytes) -> dict[str, Any]:
     """Parse the response, which may be anything, as the code can write to the channel too."""
     # Parsing more would block the event loop.
-    if len(said) > _MOST_JSON_BYTES or has_too_many_values(said, _MOST_VALUES):
+    if len(said) > _MAX_JSON_BYTES or has_too_many_values(said, _MAX_VALUES):
         return {}
     try:
         answer = json.loads(said)
@@ -161,6 +161,6 @@ def _media(figures: Sequence[bytes]) -> tuple[Media, ...]:
             data = base64.b64decode(figure, validate=True)
         except (binascii.Error, ValueError):
             continue
-        if data.startswith(b"\x89PNG") and len(data) <= driver.MOST_FIGURE_BYTES:
+        if data.startswith(b"\x89PNG") and len(data) <= driver.MAX_FIGURE_BYTES:
             found.append(Media(mime_type="image/png", data=data))
     return tuple(found)

@@ -46,7 +46,7 @@ _PROGRAM_FILES = frozenset({
     ".devcontainer", ".envrc", ".git", ".githooks", ".hg", ".husky", ".idea", ".svn", ".vscode",
 })  # fmt: skip
 """Files and folders whose content other programs run, such as hooks and tasks."""
-_MOST_SPOKEN = 3
+_MAX_SPOKEN = 3
 _PATH_ONLY = getattr(os, "O_PATH", 0)
 
 FilePath = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -245,8 +245,8 @@ class FileTools:
         if not entries:
             message = say("empty_folder", name=place.name)
             return ToolResult(result=value, speech=message)
-        names = [each["name"] for each in entries[:_MOST_SPOKEN]]
-        key = "folder_listed" if total <= _MOST_SPOKEN else "long_folder_listed"
+        names = [each["name"] for each in entries[:_MAX_SPOKEN]]
+        key = "folder_listed" if total <= _MAX_SPOKEN else "long_folder_listed"
         return ToolResult(
             result=value, speech=say(key, name=place.name, count=total, names=", ".join(names))
         )

@@ -22,11 +22,11 @@ from leonidas_tools.results.texts import say
 from leonidas_tools.toolboxes.files import walk
 from leonidas_tools.toolboxes.files.content import read_content
 
-_LONGEST_LINE = 300
-_MOST_ERROR_BYTES = 8_192
+_MAX_LINE_LENGTH = 300
+_MAX_ERROR_BYTES = 8_192
 _LINE_BYTES = 65_536
 _TOTAL_BYTES = 64 << 20
-_MOST_STATE_BYTES = 32 << 20
+_MAX_STATE_BYTES = 32 << 20
 """Memory of ripgrep for the states of an expression, in each thread; by default it is 1 GB."""
 _PLACE = re.compile(rb"([^\0]*)\0(\d+)[:-]")
 
@@ -56,7 +56,7 @@ class Search:
             case = "yes" if self.ignore_case else ""
             return [sys.executable, "-I", walk.__file__, self.pattern, self.glob, case, self.only]
         options = ["--no-config", "--no-ignore", "--no-messages", "--color=never", "--no-heading"]
-        options += [f"--max-filesize={walk.MOST_BYTES}", f"--dfa-size-limit={_MOST_STATE_BYTES}"]
+        options += [f"--max-filesize={walk.MAX_BYTES}", f"--dfa-size-limit={_MAX_STATE_BYTES}"]
         options += ["--line-number", "--with-filename", "--null", "--max-columns=1"]
         options += ["--ignore-case" if self.ignore_case else "--case-sensitive"]
         # The including glob also matches hidden files; the last matching glob decides.
@@ -92,7 +92,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    errors = asyncio.ensure_future(process.stderr.read(_MOST_ERROR_BYTES))
+    errors = asyncio.ensure_future(process.stderr.read(_MAX_ERROR_BYTES))
     try:
         places = await _places(process.stdout, wanted.most + 1, wanted.only)
         if len(places) <= wanted.most:
@@ -194,4 +194,4 @@ def _bad_pattern(pattern: str, reason: str) -> ToolError:
 
 def _shortened(line: str) -> str:
     line = line.strip("\r")
-    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+    return line if len(line) <= _MAX_LINE_LENGTH else line[: _MAX_LINE_LENGTH - 1] + "…"

@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -65,9 +65,9 @@ def _search(folder: int, name: str, expression: re.Pattern[bytes], path: str) ->
         return
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
             return
-        data = file.read(MOST_BYTES)
+        data = file.read(MAX_BYTES)
     if b"\0" in data:
         return
     for number, line in enumerate(data.split(b"\n"), 1):

@@ -22,9 +22,9 @@ from leonidas_tools.tools.tool import Tool
 from leonidas_tools.tools.toolbox import Toolbox
 
 _DETACH = Path(__file__).with_name("detach.py")
-_MOST_NAMED = 40
-_MOST_SUGGESTED = 5
-_LEAST_LIKENESS = 50
+_MAX_NAMED = 40
+_MAX_SUGGESTED = 5
+_MIN_LIKENESS = 50
 _PROGRAM_GRACE_SECONDS = 20.0
 
 
@@ -96,8 +96,8 @@ class Launcher:
     def description(self) -> str:
         """Return the description of the tool for the model."""
         names = list(self._settings.programs)
-        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        listed = ", ".join(names[:_MOST_NAMED]) or "none"
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        listed = ", ".join(names[:_MAX_NAMED]) or "none"
         return f"Open a program on the user's computer. Available: {listed}{more}."
 
     async def app_launcher(
@@ -147,13 +147,13 @@ class Launcher:
         from rapidfuzz import process
 
         names = list(self._settings.programs)
-        if len(names) <= _MOST_SUGGESTED:
+        if len(names) <= _MAX_SUGGESTED:
             return names
         found = process.extract(
-            _plain(name), list(self._names), limit=len(names), score_cutoff=_LEAST_LIKENESS
+            _plain(name), list(self._names), limit=len(names), score_cutoff=_MIN_LIKENESS
         )
         near = dict.fromkeys(self._names[each] for each, _, _ in found)
-        return list(near)[:_MOST_SUGGESTED] or names[:_MOST_SUGGESTED]
+        return list(near)[:_MAX_SUGGESTED] or names[:_MAX_SUGGESTED]
 
 
 def _plain(name: str) -> str:

@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import NoReturn
 
-_LONGEST_NUMBER = 16
+_MAX_NUMBER_LENGTH = 16
 
 
 def _run(command: list[str], failure: int) -> NoReturn:
@@ -41,7 +41,7 @@ def start(command: list[str], seconds: float) -> dict[str, int]:
     if child == 0:
         _run(command, failure)
     os.close(failure)
-    told = os.read(failed, _LONGEST_NUMBER)
+    told = os.read(failed, _MAX_NUMBER_LENGTH)
     if told:
         os.waitpid(child, 0)
         return {"errno": int(told)}

@@ -26,7 +26,7 @@ from leonidas_tools.errors import ModelError, StoreError, ToolError
 from leonidas_tools.files.beneath import open_regular
 from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.memories import MOST_MEMORIES, Memories, Memory, TooManyMemoriesError
+from leonidas_tools.session.memories import MAX_MEMORIES, Memories, Memory, TooManyMemoriesError
 from leonidas_tools.settings.fields import Count
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.root_settings import Folder
@@ -36,14 +36,14 @@ from leonidas_tools.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from leonidas_tools.store.memories import MemoryTable
 
-_LONGEST_QUERY = 1_000
-_LONGEST_SPOKEN = 400
+_MAX_QUERY_LENGTH = 1_000
+_MAX_SPOKEN_LENGTH = 400
 _AT_ONCE = 32
 
 Limit = Annotated[int, Field(ge=1, le=50)]
-_MOST_FILES = 2_000
-_MOST_FILE_BYTES = 512 * 1024
-_LONGEST_PIECE = 1_000
+_MAX_FILES = 2_000
+_MAX_FILE_BYTES = 512 * 1024
+_MAX_PIECE_LENGTH = 1_000
 
 
 class MemorySettings(SettingsModel):
@@ -94,7 +94,7 @@ class MemoryTools:
     @tool(category="storage", effect="read", tags=["memory"])
     async def recall(
         self,
-        query: Annotated[str, Field(min_length=1, max_length=_LONGEST_QUERY)],
+        query: Annotated[str, Field(min_length=1, max_length=_MAX_QUERY_LENGTH)],
         ctx: ToolContext,
         limit: Limit = 5,
     ) -> ToolResult:
@@ -112,7 +112,7 @@ class MemoryTools:
             message = say("nothing_recalled")
             return ToolResult.no_results(message, speech=message)
         return ToolResult(
-            result=[_shown(each) for each in found], speech=found[0].text[:_LONGEST_SPOKEN]
+            result=[_shown(each) for each in found], speech=found[0].text[:_MAX_SPOKEN_LENGTH]
         )
 
     @tool(category="storage", effect="once", tags=["memory"], requires_approval=True)
@@ -194,7 +194,7 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except TooManyMemoriesError as error:
-        message = say("too_many_memories", most=MOST_MEMORIES)
+        message = say("too_many_memories", most=MAX_MEMORIES)
         raise ToolError(message, status="limited", reason_code="too_many_memories") from error
     except (StoreError, ModelError) as error:
         message = say("memories_unavailable")
@@ -248,7 +248,7 @@ def _list_files(folder: int) -> _FolderListing:
             if not stat.S_ISREG(status.st_mode):
                 continue
             path = str(Path(place) / name)
-            is_too_much = status.st_size > _MOST_FILE_BYTES or len(files) >= _MOST_FILES
+            is_too_much = status.st_size > _MAX_FILE_BYTES or len(files) >= _MAX_FILES
             if is_too_much or not is_utf8(path):
                 left_out += 1
                 continue
@@ -259,7 +259,7 @@ def _list_files(folder: int) -> _FolderListing:
 def _read_pieces(folder: int, path: str) -> list[str] | None:
     """Return the text of a file in pieces; `None` if the file is not UTF-8 text."""
     with os.fdopen(open_regular(folder, path), "rb") as file:
-        data = file.read(_MOST_FILE_BYTES)
+        data = file.read(_MAX_FILE_BYTES)
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -272,12 +272,12 @@ def _pieces(text: str) -> Iterator[str]:
     waiting = ""
     for paragraph in re.split(r"\n\s*\n", text):
         rest = paragraph.strip()
-        if waiting and len(waiting) + len(rest) > _LONGEST_PIECE:
+        if waiting and len(waiting) + len(rest) > _MAX_PIECE_LENGTH:
             yield waiting
             waiting = ""
-        while len(rest) > _LONGEST_PIECE:
-            end = rest.rfind(" ", 1, _LONGEST_PIECE)
-            end = end if end > 0 else _LONGEST_PIECE
+        while len(rest) > _MAX_PIECE_LENGTH:
+            end = rest.rfind(" ", 1, _MAX_PIECE_LENGTH)
+            end = end if end > 0 else _MAX_PIECE_LENGTH
             yield rest[:end]
             rest = rest[end:].strip()
         if rest:

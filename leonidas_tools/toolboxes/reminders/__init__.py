@@ -18,7 +18,7 @@ from leonidas_tools.errors import StoreError, ToolError
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.reminders import (
-    MOST_REMINDERS,
+    MAX_REMINDERS,
     Reminder,
     Reminders,
     TooManyRemindersError,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from leonidas_tools.store.reminders import ReminderTable
     from leonidas_tools.toolboxes.reminders.speech import Language
 
-_MOST_SPOKEN = 3
-_MOST_LISTED = 50
+_MAX_SPOKEN = 3
+_MAX_LISTED = 50
 _WORDS = {"once": None, "daily": "FREQ=DAILY", "weekly": "FREQ=WEEKLY"}
 
 Title = Annotated[str, Field(min_length=1, max_length=200)]
@@ -102,14 +102,14 @@ class ReminderTools:
             return ToolResult.no_results(message, speech=message)
         listed = "; ".join(
             say("listed_reminder", title=each.title, when=self._when(each))
-            for each in coming[:_MOST_SPOKEN]
+            for each in coming[:_MAX_SPOKEN]
         )
         if len(coming) == 1:
             speech = say("one_reminder", listed=listed)
         else:
-            key = "some_reminders" if len(coming) <= _MOST_SPOKEN else "many_reminders"
+            key = "some_reminders" if len(coming) <= _MAX_SPOKEN else "many_reminders"
             speech = say(key, listed=listed, count=len(coming))
-        shown = [self._shown(each) for each in coming[:_MOST_LISTED]]
+        shown = [self._shown(each) for each in coming[:_MAX_LISTED]]
         return ToolResult(result={"total": len(coming), "reminders": shown}, speech=speech)
 
     @tool(category="system", effect="idempotent", tags=["reminders"])
@@ -209,7 +209,7 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except TooManyRemindersError as error:
-        message = say("too_many_reminders", most=MOST_REMINDERS)
+        message = say("too_many_reminders", most=MAX_REMINDERS)
         raise ToolError(message, status="limited", reason_code="too_many_reminders") from error
     except StoreError as error:
         message = say("reminders_unavailable")

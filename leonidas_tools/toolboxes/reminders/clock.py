@@ -35,7 +35,7 @@ logger = visible_logger(__name__)
 
 _LATE_SECONDS = 60.0
 """Maximum delay of a reminder that is not reported as missed, in seconds."""
-_LONGEST_WAIT_SECONDS = 30.0
+_MAX_WAIT_SECONDS = 30.0
 """Maximum seconds between looks: other processes may change reminders, or the clock be set."""
 _AFTER_ERROR_SECONDS = 5.0
 _KEPT_SECONDS = 7 * 86_400.0
@@ -121,8 +121,8 @@ class ReminderClock:
             self._is_failing = True
             return _AFTER_ERROR_SECONDS
         self._is_failing = False
-        left = _LONGEST_WAIT_SECONDS if next_due is None else next_due - self._now()
-        return min(max(left, 0.0), _LONGEST_WAIT_SECONDS)
+        left = _MAX_WAIT_SECONDS if next_due is None else next_due - self._now()
+        return min(max(left, 0.0), _MAX_WAIT_SECONDS)
 
     async def _wait(self, seconds: float) -> None:
         try:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 WORKING_DAYS = "MO,TU,WE,TH,FR"
 
-_LONGEST = 300
-_MOST_OCCURRENCES = 1000
-_MOST_INTERVAL = 10_000
+_MAX_LENGTH = 300
+_MAX_OCCURRENCES = 1000
+_MAX_INTERVAL = 10_000
 _HORIZON = timedelta(days=366 * 12)
 _CHANGE = timedelta(hours=3)
 """Upper bound of the time by which a clock is set back."""
-_MOST_IN_CHANGE = 8
+_MAX_IN_CHANGE = 8
 _BY_THE_HOUR = ("HOURLY", "MINUTELY")
 _FREQUENCIES = ("MINUTELY", "HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 _NUMBERS = r"[+-]?\d{1,3}(?:,[+-]?\d{1,3})*"
@@ -66,7 +66,7 @@ def checked_rule(text: str) -> str:
         'FREQ=WEEKLY;BYDAY=MO,WE'
     """
     plain = text.strip().upper().removeprefix("RRULE:").strip(";")
-    if len(plain) > _LONGEST:
+    if len(plain) > _MAX_LENGTH:
         raise WrongRuleError(f"{plain[:20]}…")
     parts: dict[str, str] = {}
     for each in plain.split(";"):
@@ -83,9 +83,9 @@ def _check(parts: Mapping[str, str], plain: str) -> None:
     frequency = parts.get("FREQ", "")
     by = {name for name in parts if name.startswith("BY")}
     wrong = [f"{name}={parts[name]}" for name in by - _BY.get(frequency, by)]
-    if not 1 <= int(parts.get("INTERVAL", 1)) <= _MOST_INTERVAL:
+    if not 1 <= int(parts.get("INTERVAL", 1)) <= _MAX_INTERVAL:
         wrong.append(f"INTERVAL={parts['INTERVAL']}")
-    if not 1 <= int(parts.get("COUNT", 1)) <= _MOST_OCCURRENCES:
+    if not 1 <= int(parts.get("COUNT", 1)) <= _MAX_OCCURRENCES:
         wrong.append(f"COUNT={parts['COUNT']}")
     if frequency in ("DAILY", "WEEKLY") and re.search(r"\d", parts.get("BYDAY", "")):
         wrong.append(f"BYDAY={parts['BYDAY']}")
@@ -175,7 +175,7 @@ def _walls(
     repeats = rrulestr(plain, dtstart=first).replace(until=last)
     if "COUNT" in parts:
         return [each for each in islice(repeats, int(parts["COUNT"])) if each >= since - _CHANGE]
-    return list(repeats.xafter(since - _CHANGE, inc=True, count=_MOST_IN_CHANGE))
+    return list(repeats.xafter(since - _CHANGE, inc=True, count=_MAX_IN_CHANGE))
 
 
 def _until(text: str, zone: ZoneInfo) -> datetime:

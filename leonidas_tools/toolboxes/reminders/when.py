@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 _USUAL = time(9)
-_LONGEST = 200
-_MOST_AMOUNT = 100_000
+_MAX_LENGTH = 200
+_MAX_AMOUNT = 100_000
 _NOON = 12
 _HALF = 30
 _QUARTER = 15
 _EARLIEST, _LATEST = 6, 22
 """Hours between which people are awake: `at 3` means 15:00."""
-_MOST_DAY = 31
+_MAX_DAY = 31
 
 
 class UnreadableTimeError(Exception):
@@ -75,7 +75,7 @@ def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
         >>> read_time("明天8点", now, lisbon).at.isoformat()
         '2026-03-05T08:00:00+00:00'
     """
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_LENGTH:
         raise UnreadableTimeError(f"{text[:20]}…")
     now = now.astimezone(zone)
     moment = _iso(text.strip(), zone)
@@ -343,7 +343,7 @@ class _PhraseReading:
             if said.get("first"):
                 day, month = _day_and_month(int(said["first"]), day)
             if self.rule and self.rule[0] == "FREQ=MONTHLY" and month is None:
-                if not 1 <= day <= _MOST_DAY:
+                if not 1 <= day <= _MAX_DAY:
                     raise UnreadableTimeError(str(day))
                 self.rule = [f"FREQ=MONTHLY;BYMONTHDAY={day}"]
                 return False
@@ -589,7 +589,7 @@ _DATES = (
 
 
 def _bounded(amount: float) -> float:
-    if not 0 < amount <= _MOST_AMOUNT:
+    if not 0 < amount <= _MAX_AMOUNT:
         raise UnreadableTimeError(f"{amount:g}")
     return amount
 
@@ -649,7 +649,7 @@ def _coming(today: date, year: int | None, month: int | None, day: int) -> date:
     """Return a date; if the year or the month is missing, return the next such date."""
     if year is not None and month is not None:
         return _dated(year, month, day)
-    if not 1 <= day <= _MOST_DAY:
+    if not 1 <= day <= _MAX_DAY:
         raise UnreadableTimeError(str(day))
     for months in range(0, 12 * 9, 12 if month else 1):
         first = today.replace(day=1) + relativedelta(months=months)

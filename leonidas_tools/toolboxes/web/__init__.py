@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 __all__ = ["TOOLBOX", "WebSettings"]
 
 _EXTRACT = Path(__file__).with_name("extract.py")
-_MOST_SEARCHES = 8
-_MOST_EAGER = 4
+_MAX_SEARCHES = 8
+_MAX_EAGER = 4
 """Most readers that start before their page is there; slow servers can occupy all of them."""
-_MOST_PATIENT = 2
+_MAX_PATIENT = 2
 """Most readers that start only for a page that is there."""
 _BYTES_PER_BYTE = 24
 """Bytes of JSON that a program may write for each byte of a page: its title and its text."""
 _PAGES = frozenset({"text/html", "application/xhtml+xml", ""})
-_LONGEST_LINE = 300
-_LONGEST_CHARSET = 40
-_LONGEST_KIND = 60
+_MAX_LINE_LENGTH = 300
+_MAX_CHARSET_LENGTH = 40
+_MAX_KIND_LENGTH = 60
 _HEAD_BYTES = 1_024
 _SIGNATURES = (
     (b"%PDF-", "application/pdf"),
@@ -54,13 +54,13 @@ _SIGNATURES = (
 )
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _FAMILIES = {"image": "an image", "audio": "an audio file", "video": "a video"}
-_MOST_BOOKMARKS = 1000
-_MOST_SUGGESTED = 5
-_LONGEST_URL = 4096
+_MAX_BOOKMARKS = 1000
+_MAX_SUGGESTED = 5
+_MAX_URL_LENGTH = 4096
 _BOOKMARK = "bookmark"
 
 Query = Annotated[str, Field(min_length=1, max_length=400)]
-Url = Annotated[str, Field(min_length=1, max_length=_LONGEST_URL)]
+Url = Annotated[str, Field(min_length=1, max_length=_MAX_URL_LENGTH)]
 BookmarkName = Annotated[str, Field(min_length=1, max_length=80)]
 
 
@@ -70,9 +70,9 @@ class WebTools:
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
         self._fetcher = Fetcher(settings)
-        self._searches = asyncio.Semaphore(_MOST_SEARCHES)
-        self._eager = asyncio.Semaphore(_MOST_EAGER)
-        self._patient = asyncio.Semaphore(_MOST_PATIENT)
+        self._searches = asyncio.Semaphore(_MAX_SEARCHES)
+        self._eager = asyncio.Semaphore(_MAX_EAGER)
+        self._patient = asyncio.Semaphore(_MAX_PATIENT)
 
     async def web_search(self, query: Query) -> ToolResult:
         """Search the web.
@@ -191,7 +191,7 @@ async def _extracted(
 ) -> dict[str, str]:
     """Return the title, text and date of a page."""
     is_html = _kind_of(page) in _PAGES
-    charset = (page.charset or "")[:_LONGEST_CHARSET]
+    charset = (page.charset or "")[:_MAX_CHARSET_LENGTH]
     asked = json.dumps({"charset": charset, "characters": characters, "is_html": is_html})
     given = asked.encode() + b"\n" + page.body
     output = await output_of(process, given, _BYTES_PER_BYTE * len(given))
@@ -204,7 +204,7 @@ async def _extracted(
 def _is_readable(url: str) -> bool:
     """Return whether a search result is a web URL of allowed length, with visible characters."""
     try:
-        return len(url) <= _LONGEST_URL and without_unseen(url) == url and bool(checked(url))
+        return len(url) <= _MAX_URL_LENGTH and without_unseen(url) == url and bool(checked(url))
     except ToolError:
         return False
 
@@ -218,7 +218,7 @@ def _kind_of(page: Fetched) -> str:
     if is_text and not is_binary:
         return kind
     what = "a PDF" if kind == "application/pdf" else _FAMILIES.get(kind.partition("/")[0], "a file")
-    shown = visible(kind)[:_LONGEST_KIND] or "application/octet-stream"
+    shown = visible(kind)[:_MAX_KIND_LENGTH] or "application/octet-stream"
     message = say("web_no_text_kind", what=what, kind=shown)
     raise ToolError(message, status="failed", reason_code="no_text")
 
@@ -227,7 +227,7 @@ def _most_like(name: str, names: Sequence[str]) -> list[str]:
     """Return the names most similar to a name, the most similar first."""
     from rapidfuzz import process, utils
 
-    found = process.extract(name, names, limit=_MOST_SUGGESTED, processor=utils.default_process)
+    found = process.extract(name, names, limit=_MAX_SUGGESTED, processor=utils.default_process)
     return [each for each, _, _ in found]
 
 
@@ -254,7 +254,7 @@ def _keeper(ctx: ToolContext) -> NoteTable:
 
 
 async def _bookmarks(ctx: ToolContext) -> Sequence[Note]:
-    found = await _keeper(ctx).find(user_of(ctx.session), tag=_BOOKMARK, limit=_MOST_BOOKMARKS)
+    found = await _keeper(ctx).find(user_of(ctx.session), tag=_BOOKMARK, limit=_MAX_BOOKMARKS)
     return found.notes
 
 
@@ -264,7 +264,7 @@ def _same(title: str, name: str) -> bool:
 
 def _line(text: str) -> str:
     """Return a text on one line, shortened, without invisible characters."""
-    return without_unseen(" ".join(utf8_text(text).split()))[:_LONGEST_LINE]
+    return without_unseen(" ".join(utf8_text(text).split()))[:_MAX_LINE_LENGTH]
 
 
 def _too_slow() -> ToolError:

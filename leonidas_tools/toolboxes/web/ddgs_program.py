@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 
 
 def found(asked: dict[str, Any]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def found(asked: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Read a query from the standard input, and write its results, with a limit of the memory."""
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MAX_BYTES, _MAX_BYTES))
     json.dump(found(json.load(sys.stdin)), sys.stdout)
 
 

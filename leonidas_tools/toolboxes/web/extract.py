@@ -14,15 +14,15 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-_MOST_BYTES = 2 << 30
-_LEAST_BYTES = 192 << 20
+_MAX_BYTES = 2 << 30
+_MIN_BYTES = 192 << 20
 _BYTES_PER_BYTE = 160
 """Memory that a page may take for each of its bytes; a long table takes some 140."""
-_MOST_SECONDS = 20
+_MAX_SECONDS = 20
 _NICENESS = 10
 _HEAD_BYTES = 1_024
 _GUESSED_BYTES = 65_536
-_LONGEST_CHARACTER = 4
+_MAX_CHARACTER_LENGTH = 4
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -57,7 +57,7 @@ def decoded(body: bytes, charset: str) -> str:
         try:
             return body.decode(name)
         except UnicodeDecodeError as error:
-            if error.start > len(body) - _LONGEST_CHARACTER:  # cut within a character
+            if error.start > len(body) - _MAX_CHARACTER_LENGTH:  # cut within a character
                 return body.decode(name, "replace")
     from charset_normalizer import from_bytes
 
@@ -111,13 +111,13 @@ def _is_hidden(element: Any) -> bool:
 def main() -> None:
     """Read a page from the standard input, and write its text as JSON."""
     os.nice(_NICENESS)
-    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MAX_SECONDS, _MAX_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import trafilatura  # noqa: F401 - loads while the page is being fetched
 
     asked = json.loads(sys.stdin.buffer.readline())
     body = sys.stdin.buffer.read()
-    most_bytes = min(_LEAST_BYTES + _BYTES_PER_BYTE * len(body), _MOST_BYTES)
+    most_bytes = min(_MIN_BYTES + _BYTES_PER_BYTE * len(body), _MAX_BYTES)
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     text = decoded(body, asked["charset"])
     found = extracted(text) if asked["is_html"] else {"title": "", "text": text, "date": ""}

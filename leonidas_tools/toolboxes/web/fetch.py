@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from leonidas_tools.toolboxes.web.settings import WebSettings
 
-_MOST_REDIRECTS = 5
-_MOST_HEADER_LENGTH = 8192
-_MOST_PIECES = 20_000
+_MAX_REDIRECTS = 5
+_MAX_HEADER_LENGTH = 8192
+_MAX_PIECES = 20_000
 """Most pieces of a body that are read: a chunk of one byte takes as long as a long one."""
 _CONNECT_SECONDS = 5.0
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
-_LONGEST_HOST = 253
-_LONGEST_SHOWN = 200
+_MAX_HOST_LENGTH = 253
+_MAX_SHOWN_LENGTH = 200
 _CREDENTIALS = re.compile(r"//[^/]*@")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _UNKNOWN_HOST = "unknown_host"
@@ -86,7 +86,7 @@ class Fetcher:
             ToolError: The URL is not allowed, or the server does not return the page.
         """
         url = checked(address)
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             found = await self._fetch_one(url)
             if isinstance(found, Fetched):
                 return found
@@ -102,7 +102,7 @@ class Fetcher:
                 pool.stream("GET", _core_url(url), headers=_request_headers(url)) as response,
             ):
                 headers = {
-                    name.decode("latin-1").lower(): value.decode("latin-1")[:_MOST_HEADER_LENGTH]
+                    name.decode("latin-1").lower(): value.decode("latin-1")[:_MAX_HEADER_LENGTH]
                     for name, value in response.headers
                 }
                 if response.status in _REDIRECTS and "location" in headers:
@@ -147,7 +147,7 @@ class Fetcher:
                 break
             body += unpacked
             pieces += 1
-            if len(body) > self._most_bytes or pieces == _MOST_PIECES:
+            if len(body) > self._most_bytes or pieces == _MAX_PIECES:
                 del body[self._most_bytes :]
                 is_cut = True
                 break
@@ -233,7 +233,9 @@ def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
         is_web = False
     if not is_web:
         raise ToolError(
-            say("web_wrong_address", address=_CREDENTIALS.sub("//***@", address[:_LONGEST_SHOWN])),
+            say(
+                "web_wrong_address", address=_CREDENTIALS.sub("//***@", address[:_MAX_SHOWN_LENGTH])
+            ),
             status="invalid_argument",
             reason_code="wrong_address",
         )
@@ -243,7 +245,7 @@ def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
 def _is_host(host: str) -> bool:
     if ":" in host:
         return "%" not in host  # a zone id names an interface of this machine
-    return len(host) <= _LONGEST_HOST and _HOST.fullmatch(host) is not None
+    return len(host) <= _MAX_HOST_LENGTH and _HOST.fullmatch(host) is not None
 
 
 def _untrusted_host(host: str) -> ToolError:

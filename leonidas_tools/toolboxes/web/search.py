@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.toolboxes.web.settings import WebSettings
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _DDGS = Path(__file__).with_name("ddgs_program.py")
 _REFUSALS = frozenset({401, 403, 422})  # Brave returns 422 for an unknown key
 _BRAVE = "https://api.search.brave.com"
@@ -110,7 +110,7 @@ async def _by_ddgs(query: str, settings: WebSettings) -> list[Hit]:
         "seconds": max(1, int(settings.timeout / 2)),
     }
     async with program(_DDGS) as process:
-        output = await output_of(process, json.dumps(asked).encode(), _MOST_BYTES)
+        output = await output_of(process, json.dumps(asked).encode(), _MAX_BYTES)
     if output is None:
         raise _unreadable("ended")
     answer = json.loads(output)
@@ -179,7 +179,7 @@ async def _get(
                 _check(answer)
                 async for piece in answer.aiter_raw():
                     body += piece
-                    if len(body) > _MOST_BYTES:
+                    if len(body) > _MAX_BYTES:
                         raise _unreadable("too_long")
         return kind.model_validate_json(bytes(body))
     except httpx2.HTTPError:

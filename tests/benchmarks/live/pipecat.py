@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 _PROGRAM = Path(__file__).with_name("pipecat_program.py")
-_LONGEST_SECONDS = 100
+_MAX_SECONDS = 100
 
 
 def installed() -> list[str]:
@@ -28,7 +28,7 @@ def talk(sessions: int, frames: int, warm_up: int) -> tuple[float, list[tuple[in
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=_LONGEST_SECONDS,
+        timeout=_MAX_SECONDS,
     )
     found = json.loads(done.stdout.splitlines()[-1])
     return found["cost"], [(number, delay) for number, delay in found["heard"]]

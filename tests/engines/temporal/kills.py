@@ -17,7 +17,7 @@ from tests.engines.temporal.conftest import started
 from tests.engines.temporal.paying_session import lines
 
 HERE = Path(__file__).parent
-LONGEST_PAUSE_SECONDS = 3.0
+MAX_PAUSE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ async def kill(room, times, seed):
             asked = len(lines(room / "asked"))
             while len(lines(room / "asked")) == asked:  # it works again after the last kill
                 await asyncio.sleep(0.02)
-            await asyncio.sleep(chance.uniform(0, LONGEST_PAUSE_SECONDS))
+            await asyncio.sleep(chance.uniform(0, MAX_PAUSE_SECONDS))
             for name in victims:
                 running[name].kill()
             for name in victims:

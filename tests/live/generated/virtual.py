@@ -24,7 +24,7 @@ from leonidas_tools.simulator.certificate import LoopbackCertificate
 from leonidas_tools.simulator.server import _RunningServer
 
 _POLL_SECONDS = 0.001
-_LONGEST_SECONDS = 60.0
+_MAX_SECONDS = 60.0
 """Of real time: a session that takes longer never ends."""
 
 
@@ -38,7 +38,7 @@ class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.passed = 0.0
-        self._until = time.monotonic() + _LONGEST_SECONDS
+        self._until = time.monotonic() + _MAX_SECONDS
         self.is_busy: Callable[[], bool] = lambda: False
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:

@@ -21,7 +21,7 @@ import threading
 import traceback
 from pathlib import Path
 
-MOST_BYTES = 128 * 1024
+MAX_BYTES = 128 * 1024
 IMPORTED = (
     "anyio._backends._asyncio",
     "leonidas_tools.cli.app",
@@ -64,7 +64,7 @@ class Forks:
 
     def _accept(self, listening):
         client, _ = listening.accept()
-        sent, fds, _, _ = socket.recv_fds(client, MOST_BYTES, 3)
+        sent, fds, _, _ = socket.recv_fds(client, MAX_BYTES, 3)
         if not sent:  # they have left already
             client.close()
             return
