@@ -93,7 +93,7 @@ class _Coercion:
         for index, inner in enumerate(schema.get("allOf", ())):
             applied.append((child(pointer, "allOf", index), inner))
         if "if" in schema:
-            keyword = "then" if self._fits(child(pointer, "if"), value) else "else"
+            keyword = "then" if self._fits(child(pointer, "if"), schema["if"], value) else "else"
             applied.append((child(pointer, keyword), schema.get(keyword)))
         if isinstance(value, dict):
             for name, inner in schema.get("dependentSchemas", {}).items():
@@ -101,33 +101,26 @@ class _Coercion:
                     applied.append((child(pointer, "dependentSchemas", name), inner))
         return applied
 
-    def _fits(self, pointer: str, value: Any) -> bool:
+    def _fits(self, pointer: str, schema: Any, value: Any) -> bool:
+        """Return whether a value fits a branch; no more after too much work."""
         validator = self._is_valid.get(pointer)
         if validator is None:
             return False
-        target = self._document.target(pointer)
-        self._steps += 1 if target is None else self._document.checks(target[1])
-        if target is not None and self._document.may_be_costly:
-            self._weigh(Check(pointer=pointer, schema=target[1], value=value))
-        return self._steps <= MAX_STEPS and validator.is_valid(value)
-
-    def _weigh(self, check: Check) -> None:
-        """Add the work of a check; too much work stops coercing."""
-        self._weighed.append(check.value)
+        self._weighed.append(value)  # kept alive, since its id is a key
+        check = Check(pointer=pointer, schema=schema, value=value)
         self._work += work_of(self._document, check, self._known_work)
-        if self._work > MAX_COERCION_WORK:
-            self._steps = MAX_STEPS + 1
+        return self._work <= MAX_COERCION_WORK and validator.is_valid(value)
 
     def _chosen(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:
         """Return the value coerced to one of several schemas, unchanged if possible."""
         where = [child(pointer, index) for index in range(len(branches))]
-        fitting = [index for index in range(len(branches)) if self._fits(where[index], value)]
+        fitting = [i for i, each in enumerate(branches) if self._fits(where[i], each, value)]
         candidates = []
         for index in fitting or range(len(branches)):
             candidate = self.coerced(where[index], branches[index], value, depth + 1)
             if candidate is value and fitting:
                 return value
-            if self._fits(where[index], candidate):
+            if self._fits(where[index], branches[index], candidate):
                 candidates.append(candidate)
         return candidates[0] if candidates else value
 
@@ -140,7 +133,7 @@ class _Coercion:
         for name, inner in value.items():
             where = child(pointer, "properties", name)
             if inner is None and name in properties and name not in required:
-                if self._fits(where, None):
+                if self._fits(where, properties[name], None):
                     made[name] = None
                 continue
             for keys, wanted in schemas_of_property(schema, name):

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import copy
+import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn
 from urllib.parse import unquote
 
 import jsonschema_rs
 
 from leonidas_tools.errors import SchemaError
-from leonidas_tools.json_schema.patterns import PatternCost, cost_of
 
 MAX_ARGUMENT_DEPTH: Final = 100
 MAX_SCHEMA_DEPTH: Final = 200
-MAX_SCHEMA_PARTS: Final = 200_000
 MAX_PARTS_IN_PARTS: Final = 500_000
 """Limit of the sum of the parts' depths: each part is compiled with each part around it."""
 MAX_EXPANSION: Final = 4_000
 MAX_PLAIN_PARTS: Final = 100
-MAX_PATTERN_CHARACTERS: Final = 100_000
-MAX_PATTERN_STATES: Final = 350_000
+MAX_PATTERN_CHARACTERS: Final = 10_000
+MAX_PATTERN_BYTES: Final = 1 << 24
+MAX_COMPILED_BYTES: Final = 1 << 27
+"""Limit of all patterns, compiled with each part around them."""
 MAX_PLAIN_OPTIONS: Final = 10
 MAX_NAMED_ALIKE: Final = 100
 """Limit of the parts that one reference may mean."""
-MAX_MEANT: Final = 100_000
-"""Limit of the parts that all references together may mean."""
+MIN_PATTERN_BYTES: Final = 1 << 12
+UNCHECKED_PATTERN_BYTES: Final = 1 << 16
 
+PATTERN_OPTIONS: Final = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES)
+"""Options of all patterns: an engine that takes linear time."""
+_NEEDS_BACKTRACKING: Final = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kKGg]|[*+?}]\+")
+_CLASS: Final = r"\[(?:\\.|[^\]\\])*\]"
+_ONE_WAY: Final = re.compile(
+    rf"\^(?:\\.|{_CLASS}|[^\\\[(){{}}*+?|^$])*(?:[*+]|\{{\d+(?:,\d*)?\}})?\$?", re.DOTALL
+)
+"""A pattern whose only repeat is the last: each text is in one state at a time."""
 _BRANCHES: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies", "contains"}
 )
-PATTERN_OPTIONS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
-"""Options of all patterns; a pattern that takes more steps counts as not matching."""
 _UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _OBJECTS: Final = frozenset(
     {
@@ -48,130 +57,129 @@ _SCHEMAS: Final = frozenset(
     }
 )  # fmt: skip
 """Keywords whose value is a schema, or a list of schemas."""
+_VALUES: Final = frozenset({"const", "default", "enum", "examples"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_GOES_ON: Final = frozenset(_REFERENCES)
-_IDS: Final = ("$id", "id")
-_ANCHORS: Final = ("$anchor", "$dynamicAnchor")
+_NAMES: Final = ("$id", "id", "$anchor", "$dynamicAnchor")
 _GOES_DEEP: Final = frozenset({*_REFERENCES, "uniqueItems"})
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class Document:
-    """One schema with the documents it may refer to.
+    """One schema that is safe to compile.
 
     Raises:
         SchemaError: The schema is too deep or too large to be validated safely.
     """
 
-    def __init__(
-        self, schema: Mapping[str, Any] | bool, documents: Mapping[str, Mapping[str, Any] | bool]
-    ) -> None:
+    def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         self.schema: Any = dict(schema) if isinstance(schema, Mapping) else schema
-        self._documents = documents
         self.has_integers = False
-        self.is_recursive = bool(documents)
+        self.is_recursive = False
         """True if validation may go as deep as the arguments."""
-        self._pattern_characters = self._pattern_states = 0
-        self.patterns: dict[str, PatternCost] = {}
-        """The work of matching each pattern in the schema."""
+        self.patterns: dict[str, int]
+        """The compiled size of each pattern in bytes; 0 if it is only ever in one state."""
         self.slow_enums: dict[int, int] = {}
         """The number of options that a value is compared with one by one, by the id of the part."""
+        self._measure_patterns()
         used = set[str]()
-        count = in_parts = 0
-        for depth, part in self._parts():
+        count = 0
+        for _, part in self._parts():
             count += 1
-            in_parts += depth
             used.update(part)
-            self.is_recursive = self.is_recursive or _goes_deep(part)
-            kind = part.get("type")
-            if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
-                self.has_integers = True
-            self._note_work(part, depth)
+            self._note(part)
         self.has_defaults = "default" in used
         branches, unevaluated = (not used.isdisjoint(each) for each in (_BRANCHES, _UNEVALUATED))
         self.may_be_costly = (
             (branches and (self.is_recursive or unevaluated or count > MAX_PLAIN_PARTS))
             or bool(self.slow_enums)
             or len(self.patterns) > MAX_PLAIN_PARTS
-            or not all(cost.is_light for cost in self.patterns.values())
+            or max(self.patterns.values(), default=0) > MIN_PATTERN_BYTES
         )
         """True if validation may take far more steps than arguments have values."""
         self.takes_work = self.may_be_costly or branches or bool(self.patterns)
         """True if it may for a value without a limit of size."""
         self._known_checks: dict[int, int] = {}
+        self._known_meant: dict[str, Sequence[tuple[str, Any]]] = {}
         self._refuse_explosion()
-        if in_parts > MAX_PARTS_IN_PARTS:
-            raise SchemaError("The schema has too many parts that are deep in it; flatten it")
 
-    def _parts(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield every object in the schema, level by level, with its depth."""
-        level: list[Any] = [self.schema]
-        for depth in range(MAX_SCHEMA_DEPTH):
-            following: list[Any] = []
-            for part in level:
-                if isinstance(part, dict):
-                    yield depth, part
-                    following.extend(part.values())
-                elif isinstance(part, list):
-                    following.extend(part)
-            level = [part for part in following if isinstance(part, dict | list)]
-            if not level:
-                return
-            if len(level) > MAX_SCHEMA_PARTS:
-                raise SchemaError(f"The schema has more than {MAX_SCHEMA_PARTS} parts; split it")
-        raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
-
-    def _refuse_malformed(self) -> None:
-        """Refuse keywords without the form that this package reads, even if the draft has none."""
-        level: list[Any] = [self.schema]
-        for _ in range(MAX_SCHEMA_DEPTH):
-            following: list[Any] = []
-            for part in level:
-                if isinstance(part, dict):
-                    following.extend(_schemas_in(part))
-            level = following
-
-    def _note_work(self, part: dict[str, Any], depth: int) -> None:
-        """Record the patterns and the long lists of options that values are compared with."""
-        options, pattern, named = (part.get(k) for k in ("enum", "pattern", "patternProperties"))
+    def _note(self, part: dict[str, Any]) -> None:
+        self.is_recursive = self.is_recursive or _goes_deep(part)
+        kind, options = part.get("type"), part.get("enum")
+        if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
+            self.has_integers = True
         if isinstance(options, list) and len(options) > MAX_PLAIN_OPTIONS:
             kinds = {type(each) for each in options}
             if len(kinds) > 1 or not kinds.isdisjoint((dict, list)):
                 self.slow_enums[id(part)] = len(options)
-        for each in (pattern, *(named if isinstance(named, dict) else ())):
-            if isinstance(each, str) and each not in self.patterns:
-                self._pattern_characters += len(each)
-                if self._pattern_characters > MAX_PATTERN_CHARACTERS:
-                    raise SchemaError(
-                        f"The schema has patterns of more than {MAX_PATTERN_CHARACTERS:,} "
-                        f"characters; shorten them"
-                    )
-                self.patterns[each] = cost_of(each)
-            if isinstance(each, str):  # compiled with each part around it
-                self._pattern_states += self.patterns[each].size * (depth + 1)
-        if self._pattern_states > MAX_PATTERN_STATES:
-            raise SchemaError("The schema has too many or too large patterns; simplify them")
 
     def _refuse_explosion(self) -> None:
         """Refuse branches and references that multiply: validating one value might never end."""
         for _, part in self._parts():
-            if self.checks(part) > MAX_EXPANSION:
+            if self._checks(part) > MAX_EXPANSION:
                 raise SchemaError(
                     f"The schema checks one value against more than {MAX_EXPANSION} schemas, its "
                     f"references followed; use fewer branches, and refer to each schema once"
                 )
 
-    def checks(self, schema: Any) -> int:
-        """Return how many schemas one value is checked against for this schema."""
-        return self._checks(schema, self._known_checks)
+    def _parts(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield every object in the schema, level by level, with its depth."""
+        level: list[Any] = [self.schema]
+        in_parts = 0
+        for depth in range(MAX_SCHEMA_DEPTH):
+            in_parts += depth * len(level)
+            if in_parts > MAX_PARTS_IN_PARTS:
+                raise SchemaError("The schema has too many parts; split or flatten it")
+            following: list[Any] = []
+            for part in level:
+                if isinstance(part, dict):
+                    yield depth, part
+                    following += (e for e in part.values() if isinstance(e, dict | list))
+                elif isinstance(part, list):
+                    following += (e for e in part if isinstance(e, dict | list))
+            level = following
+            if not level:
+                return
+        raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
 
-    def _checks(self, schema: Any, known: dict[int, int]) -> int:
-        """Return how many schemas are checked against one value, references included."""
+    def _measure_patterns(self) -> None:
+        """Compile each pattern; remove those that the linear engine does not have."""
+        compiled, sizes = 0, dict[str, int | None]()
+        for depth, part in self._parts():
+            named = part.get("patternProperties")
+            for each in (part.get("pattern"), *(named if isinstance(named, dict) else ())):
+                if not isinstance(each, str):
+                    continue
+                if each not in sizes:
+                    sizes[each] = _size_of(each)
+                compiled += (depth + 1) * (sizes[each] or UNCHECKED_PATTERN_BYTES)
+                if compiled > MAX_COMPILED_BYTES:
+                    raise SchemaError(
+                        "The schema has too many or too large patterns; simplify them"
+                    )
+        unchecked = {pattern for pattern, size in sizes.items() if size is None}
+        if unchecked:
+            self.schema = copy.deepcopy(self.schema)
+            _remove_patterns(self.schema, unchecked)
+        for pattern in unchecked:
+            _LOGGER.warning(
+                "The pattern %.100r is not checked: lookaround and backreferences are not linear",
+                pattern,
+            )
+        self.patterns = {
+            pattern: 0 if _ONE_WAY.fullmatch(pattern) else size
+            for pattern, size in sizes.items()
+            if size is not None
+        }
+
+    def _checks(self, schema: Any) -> int:
+        """Return how many schemas one value is checked against, references included."""
+        known = self._known_checks
         if not isinstance(schema, dict):
             return 1
         if id(schema) not in known:
             known[id(schema)] = 1  # so that a recursive schema ends
             try:
-                total = sum(self._checks(inner, known) for inner in self._beside(schema))
+                total = sum(self._checks(inner) for inner in self._beside(schema))
             except RecursionError:
                 raise SchemaError("The schema has a too long chain of references") from None
             known[id(schema)] = 1 + total
@@ -197,96 +205,49 @@ class Document:
         Which part a reference means depends on the draft, on the ids around it and, for a dynamic
         one, on the value. Missing a part would hide branches that multiply.
         """
-        if _GOES_ON.isdisjoint(schema):
-            return ()
-        if id(schema) not in self._known_targets:  # a reference may be very long
-            self._known_targets[id(schema)] = tuple(self._meant(schema))
-        return self._known_targets[id(schema)]
+        references = (r for key in _REFERENCES if isinstance(r := schema.get(key), str))
+        return [target for reference in references for target in self._meant(reference)]
 
-    def _meant(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        for keyword in _REFERENCES:
-            reference = schema.get(keyword)
-            if not isinstance(reference, str) or not isinstance(self.schema, dict):
-                continue
-            fragment = unquote(reference.partition("#")[2])
-            if fragment and not fragment.startswith("/"):
-                yield from self._named.get(fragment, ())
-                continue
-            for pointer, part in self._named[""]:
-                found = _at(fragment, part)
-                if found is not None:
-                    yield pointer + fragment, found
+    def _meant(self, reference: str) -> Sequence[tuple[str, Any]]:
+        if reference not in self._known_meant:  # a reference may be very long
+            self._known_meant[reference] = self._find(reference)
+        return self._known_meant[reference]
 
-    @cached_property
-    def _known_target(self) -> dict[str, tuple[str, Any] | None]:
-        return {}
-
-    @cached_property
-    def _known_targets(self) -> dict[int, Sequence[tuple[str, Any]]]:
-        return {}
-
-    @cached_property
-    def _references(self) -> int:
-        """The number of schemas that refer to others."""
-        return sum(not _GOES_ON.isdisjoint(part) for _, part in self._parts())
+    def _find(self, reference: str) -> Sequence[tuple[str, Any]]:
+        fragment = unquote(reference.partition("#")[2])
+        if fragment and not fragment.startswith("/"):
+            return self._named.get(fragment, ())
+        found = [(pointer + fragment, _at(fragment, part)) for pointer, part in self._named[""]]
+        return [(pointer, part) for pointer, part in found if part is not None]
 
     @cached_property
     def _named(self) -> Mapping[str, list[tuple[str, Any]]]:
         """The parts with an anchor by its name; the root and all parts with an id by ""."""
         named: dict[str, list[tuple[str, Any]]] = {"": [("#", self.schema)]}
-        level: list[tuple[str, Any]] = [("#", self.schema)]
-        while level:
-            following: list[tuple[str, Any]] = []
-            for pointer, part in level:
-                names = [part.get(key) for key in _ANCHORS]
-                names += [
-                    each.partition("#")[2] for k in _IDS if isinstance(each := part.get(k), str)
-                ]
-                for name in names:
-                    if isinstance(name, str) and (name or part is not self.schema):
-                        alike = named.setdefault(name, [])
-                        alike.append((pointer, part))
-                        if len(alike) > min(MAX_NAMED_ALIKE, MAX_MEANT // (self._references or 1)):
-                            raise SchemaError("The schema has too many parts with an id; split it")
-                following += (
-                    (child(pointer, *keys), inner)
-                    for keys, inner in _placed_in(part)
-                    if isinstance(inner, dict)
-                )
-            level = following
-        return named
-
-    def target(self, reference: Any) -> tuple[str, Any] | None:
-        """Return the pointer and the schema of a reference inside this document."""
-        if not isinstance(reference, str) or not isinstance(self.schema, dict):
-            return None
-        if reference not in self._known_target:
-            self._known_target[reference] = self._target(reference)
-        return self._known_target[reference]
-
-    def _target(self, reference: str) -> tuple[str, Any] | None:
-        base, _, fragment = reference.partition("#")
-        if base and base != str(self.schema.get("$id", self.schema.get("id"))).rstrip("#"):
-            return None
-        if fragment and not fragment.startswith("/"):
-            return self._anchors.get(fragment)
-        pointer = unquote(fragment)
-        found = _at(pointer, self.schema)
-        return None if found is None else (f"#{pointer}", found)
-
-    @cached_property
-    def _anchors(self) -> Mapping[str, tuple[str, Any]]:
-        anchors: dict[str, tuple[str, Any]] = {}
         stack: list[tuple[str, Any]] = [("#", self.schema)]
         while stack:
             pointer, part = stack.pop()
-            if isinstance(part, dict):
-                if isinstance(part.get("$anchor"), str):
-                    anchors[part["$anchor"]] = (pointer, part)
-                stack.extend((child(pointer, key), value) for key, value in part.items())
-            elif isinstance(part, list):
-                stack.extend((child(pointer, key), value) for key, value in enumerate(part))
-        return anchors
+            entries = part.items() if isinstance(part, dict) else enumerate(part)
+            stack += ((child(pointer, k), v) for k, v in entries if isinstance(v, dict | list))
+            for key in _NAMES if isinstance(part, dict) else ():
+                name = part.get(key)
+                if isinstance(name, str):
+                    name = name.partition("#")[2] if key in ("$id", "id") else name
+                    if name or part is not self.schema:
+                        named.setdefault(name, []).append((pointer, part))
+        if max(map(len, named.values())) > MAX_NAMED_ALIKE:
+            raise SchemaError("The schema has too many parts with an id; split it")
+        return named
+
+    def target(self, reference: Any) -> tuple[str, Any] | None:
+        """Return the pointer and the schema of a reference inside this document, if it is clear."""
+        if not isinstance(reference, str) or not isinstance(self.schema, dict):
+            return None
+        base = reference.partition("#")[0]
+        if base and base != str(self.schema.get("$id", self.schema.get("id"))).rstrip("#"):
+            return None
+        meant = self._meant(reference)
+        return meant[0] if len(meant) == 1 else None
 
     def validator(self) -> jsonschema_rs.Validator:
         """Return the compiled schema.
@@ -298,8 +259,7 @@ class Document:
         try:
             return jsonschema_rs.validator_for(
                 self.schema,
-                registry=self._meta_schemas,
-                retriever=self._retrieve,
+                retriever=_fetch_nothing,
                 validate_formats=False,
                 pattern_options=PATTERN_OPTIONS,
             )
@@ -313,49 +273,77 @@ class Document:
         """Return a compiled schema for every part, by its pointer."""
         return jsonschema_rs.validator_map_for(
             self.schema,
-            registry=self._meta_schemas,
-            retriever=self._retrieve,
+            retriever=_fetch_nothing,
             validate_formats=False,
             pattern_options=PATTERN_OPTIONS,
         )
 
-    @cached_property
-    def _meta_schemas(self) -> jsonschema_rs.Registry | None:
-        """Return a registry with the schema's own meta-schema, if it is one of the documents."""
-        uri = self.schema.get("$schema") if isinstance(self.schema, dict) else None
-        if not isinstance(uri, str) or uri not in self._documents:
-            return None
-        return jsonschema_rs.Registry([(uri, cast("Any", self._documents[uri]))])
+    def _refuse_malformed(self) -> None:
+        """Refuse keywords without the form that this package reads, even if the draft has none."""
+        level: list[Any] = [self.schema]
+        while level:
+            level = [
+                inner for part in level if isinstance(part, dict) for inner in _schemas_in(part)
+            ]
 
-    def _retrieve(self, uri: str) -> Any:
-        """Return a document; without this, jsonschema-rs would read the network or the disk."""
-        try:
-            return self._documents[uri]
-        except KeyError:
-            raise LookupError("nothing is fetched, and no such document was given") from None
+
+def _fetch_nothing(uri: str) -> NoReturn:
+    """Refuse a reference; without this, jsonschema-rs would read the network or the disk."""
+    raise LookupError(f"nothing is fetched, and {uri!r} is not in the schema")
+
+
+def _size_of(pattern: str) -> int | None:
+    """Return the size of a compiled pattern in bytes; `None` if it needs backtracking.
+
+    The time to match it is at most this size times the length of the text.
+
+    Raises:
+        SchemaError: The pattern is too large, or no pattern.
+    """
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        raise SchemaError("The schema has too many or too large patterns; simplify them")
+    size = MIN_PATTERN_BYTES
+    if not _compiles(pattern, MAX_PATTERN_BYTES):
+        if _NEEDS_BACKTRACKING.search(pattern):
+            return None
+        raise SchemaError(f"The schema is not a JSON Schema: {pattern!r:.100} is not a pattern")
+    while not _compiles(pattern, size):
+        size *= 2
+    return size
+
+
+def _compiles(pattern: str, max_bytes: int) -> bool:
+    options = jsonschema_rs.RegexOptions(size_limit=max_bytes)
+    try:
+        jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options)
+    except (jsonschema_rs.ValidationError, ValueError):
+        return False
+    return True
+
+
+def _remove_patterns(schema: Any, patterns: set[str]) -> None:
+    stack = [schema]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            if isinstance(pattern := part.get("pattern"), str) and pattern in patterns:
+                del part["pattern"]
+            stack += (each for key, each in part.items() if key not in _VALUES)
+        elif isinstance(part, list):
+            stack += part
 
 
 def _schemas_in(part: dict[str, Any]) -> Iterator[Any]:
     """Yield the schemas in a schema; raise an error if a keyword has the wrong form."""
     for key, value in part.items():
-        if key in _OBJECTS and not isinstance(value, dict):
-            raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not an object")
-        if key in _LISTS and not isinstance(value, list):
+        if key in _OBJECTS:
+            if not isinstance(value, dict):
+                raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not an object")
+            yield from value.values()
+        elif key in _LISTS and not isinstance(value, list):
             raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not a list")
-    for _, inner in _placed_in(part):
-        yield inner
-
-
-def _placed_in(part: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Yield the schemas in a schema, each with the keys that lead to it."""
-    for key, value in part.items():
-        if key in _OBJECTS and isinstance(value, dict):
-            yield from (((key, name), inner) for name, inner in value.items())
-        elif key in _SCHEMAS or (key in _LISTS and key not in ("enum", "required")):
-            if isinstance(value, list):
-                yield from (((key, index), inner) for index, inner in enumerate(value))
-            else:
-                yield (key,), value
+        elif key in _SCHEMAS or key in _LISTS:
+            yield from value if isinstance(value, list) else (value,)
 
 
 def _at(pointer: str, schema: Any) -> Any | None:

@@ -33,6 +33,8 @@ MAX_NARROWINGS: Final = 12
 _CHARACTERS_OF_A_VALUE: Final = 64
 _ERROR_VALUES: Final = 50
 """The work of an error itself, in values that it copies."""
+_STEPS: Final = 2_500
+"""The bytes of a compiled pattern, times characters, that take the time of such a check."""
 _NAME_WORK: Final = 20
 """The work of matching a name against a pattern, in checks of a plain schema."""
 
@@ -88,25 +90,19 @@ def _copied_in(document: Document, check: Check) -> int:
     sizes: dict[int, int] = {}
 
     def own(_: Document, check: Check) -> int:
-        schema, value = check.schema, check.value
+        schema = check.schema
         if not isinstance(schema, dict):
             return 1
-        errors = 1
-        if isinstance(value, dict):
-            named = [schema.get("required", ()), *_required_with(schema, value)]
-            errors += sum(name not in value for names in named for name in names)
+        required = (schema.get("required", ()), *_values(schema, "dependentRequired"))
+        errors = 1 + sum(map(len, (*required, *_values(schema, "dependencies"))))
         listed = len(schema.get("enum", ())) + _size(schema.get("const"), {})
-        return errors * (_ERROR_VALUES + _size(value, sizes)) + listed
+        return errors * (_ERROR_VALUES + _size(check.value, sizes)) + listed
 
     return _cost(document, check, {}, MAX_COPIED, MAX_CHECKS, own)
 
 
-def _required_with(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[list[str]]:
-    """Yield the names that a present property requires."""
-    for keyword in ("dependentRequired", "dependencies"):
-        for name, names in dict(schema.get(keyword, {})).items():
-            if name in value and isinstance(names, list):
-                yield names
+def _values(schema: dict[str, Any], keyword: str) -> Iterable[Any]:
+    return (each for each in schema.get(keyword, {}).values() if isinstance(each, list))
 
 
 def _size(value: Any, known: dict[int, int]) -> int:
@@ -157,23 +153,12 @@ def _cost(
     known[key] = total = own_work(document, check)
     if total > most:
         return total
-    again = _unevaluated(check)
     for part in itertools.chain(_parts(document, check), _branches(document, check)):
-        cost = _cost(document, part, known, most, most_pairs, own_work)
-        total += cost * again if part.value is check.value else cost
+        total += _cost(document, part, known, most, most_pairs, own_work)
         if total > most:
             break
     known[key] = total
     return total
-
-
-def _unevaluated(check: Check) -> int:
-    """Return how often the schemas beside a schema are checked: for `unevaluated…`, per part."""
-    schema, value = check.schema, check.value
-    if not isinstance(schema, dict) or not isinstance(value, dict | list):
-        return 1
-    keyword = "unevaluatedProperties" if isinstance(value, dict) else "unevaluatedItems"
-    return 1 + len(value) if keyword in schema else 1
 
 
 def _own_work(document: Document, check: Check) -> int:
@@ -182,16 +167,16 @@ def _own_work(document: Document, check: Check) -> int:
     if not isinstance(schema, dict):
         return work
     work += document.slow_enums.get(id(schema), 0)
-    if isinstance(value, str) and (cost := document.patterns.get(schema.get("pattern", ""))):
-        work += cost.of(value)
+    if isinstance(value, str):
+        work += document.patterns.get(schema.get("pattern", ""), 0) * len(value) // _STEPS
     if isinstance(value, list) and schema.get("uniqueItems") is True:
         work += _size(value, {})
     if isinstance(value, dict):
         patterns = schema.get("patternProperties", {})
         longest = max(value, key=len, default="") if patterns else ""
         for pattern in patterns:
-            cost = document.patterns.get(pattern)
-            work += len(value) * (_NAME_WORK + (0 if cost is None else cost.of(longest)))
+            steps = document.patterns.get(pattern, 0) * len(longest)
+            work += len(value) * (_NAME_WORK + steps // _STEPS)
     return work
 
 

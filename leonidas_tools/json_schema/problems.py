@@ -188,10 +188,6 @@ def _options(errors: Iterable[_Error]) -> list[Any]:
 def _narrowed(path: PathKeys, kind: str, details: Mapping[str, Any], value: str) -> SchemaProblem:
     """Return the problem of a keyword that restricts a value."""
     code, key, limit = _NARROWING.get(kind, ("invalid_argument", "argument_rule", ""))
-    if "error" in details:  # the pattern engine has given up
-        return SchemaProblem(
-            path=path, reason=say("argument_pattern_too_slow", value=value), code=code
-        )
     if key == "argument_rule":
         return SchemaProblem(path=path, reason=say(key, rule=kind, value=value), code=code)
     more = {"limit": details[limit]} if limit else {}

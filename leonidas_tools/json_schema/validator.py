@@ -24,11 +24,11 @@ class ArgumentValidator:
     Strictly valid arguments are returned unchanged, with defaults filled in. Others are coerced
     if that is safe ("7" to a number, 7.0 to an integer, "true" to a boolean, a JSON text to an
     array or an object, null for an optional parameter left out), and in no other case. Nothing is
-    fetched: a reference resolves inside the schema, or to one of the documents.
+    fetched: a reference resolves inside the schema. A `pattern` with a lookaround or a
+    backreference is logged and not checked.
 
     Args:
         schema: A JSON Schema of any draft from 4 to 2020-12, by its `$schema`; 2020-12 without.
-        documents: Schemas it may refer to, by URI.
 
     Raises:
         SchemaError: The schema is not valid, has an unknown reference, or is too large to check.
@@ -47,13 +47,8 @@ class ArgumentValidator:
     is_valid: Callable[[Any], bool]
     """Returns whether an instance is valid, without defaults and coercion."""
 
-    def __init__(
-        self,
-        schema: Mapping[str, Any] | bool,
-        *,
-        documents: Mapping[str, Mapping[str, Any] | bool] | None = None,
-    ) -> None:
-        self._document = document = Document(schema, documents or {})
+    def __init__(self, schema: Mapping[str, Any] | bool) -> None:
+        self._document = document = Document(schema)
         self.is_valid = document.validator().is_valid
         self._fill = fill_of(document)
         self._is_bounded = not document.is_recursive

@@ -245,9 +245,6 @@ TEXTS: Mapping[str, Text] = {
     "argument_pattern": Text(
         "must match the pattern {limit!r}, not {value}", "A problem of an argument."
     ),
-    "argument_pattern_too_slow": Text(
-        "takes too many steps to match its pattern: {value}", "A problem of an argument."
-    ),
     "argument_repeats": Text(
         "must not have the same item twice: {value}", "A problem of an argument."
     ),

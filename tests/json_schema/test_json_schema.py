@@ -371,15 +371,6 @@ def test_the_draft_is_the_one_the_schema_names():
         ArgumentValidator(schema)
 
 
-def test_a_document_that_is_given_can_be_referred_to():
-    validate = ArgumentValidator(
-        of(p={"$ref": "https://example.org/n"}), documents={"https://example.org/n": INTEGER}
-    )
-    assert validate({"p": 1}) == {"p": 1}
-    with pytest.raises(ToolValidationError):
-        validate({"p": "x"})
-
-
 def test_format_says_what_is_meant_and_checks_nothing():
     assert ArgumentValidator(of(p={**STRING, "format": "date"})).is_valid({"p": "tomorrow"})
 

@@ -31,7 +31,7 @@ KEYWORDS = ("anyOf", "oneOf", "allOf", "if", "dependentSchemas", "dependencies")
 @pytest.mark.parametrize("keyword", KEYWORDS)
 @pytest.mark.parametrize("place", ["properties", "items", "top"])
 def test_branches_that_multiply_are_refused_without_any_reference(keyword, place):
-    bomb = nested(keyword, 13, 2, LEAF)
+    bomb = nested(keyword, 12, 2, LEAF)
     schema = {
         "properties": {"properties": {"a": bomb}},
         "items": {"properties": {"a": {"items": bomb}}},
@@ -140,7 +140,7 @@ def test_a_schema_with_very_many_parts_of_one_name_is_refused():
 
 @pytest.mark.parametrize("keyword", KEYWORDS)
 def test_a_tool_with_such_a_schema_is_not_registered(keyword):
-    schema = {"type": "object", "properties": {"a": nested(keyword, 13, 2, LEAF)}}
+    schema = {"type": "object", "properties": {"a": nested(keyword, 12, 2, LEAF)}}
     with pytest.raises(SchemaError):
         Tool.from_json_schema(
             name="bomb", description="A bomb.", parameters=schema, function=lambda **_: None
@@ -187,18 +187,12 @@ COSTLY = [
     ({"additionalProperties": CONSTANTS}, {str(n): f"x{n}" for n in range(5_000)}),
     ({"properties": {"a": {"items": {"allOf": [CONSTANTS] * 5}}}}, {"a": ["x"] * 5_000}),
     ({"properties": {"a": {"pattern": r"(\w{1,200}){1,30}x"}}}, {"a": "ab" * 5_000}),
-    ({"properties": {"a": {"pattern": r"a*(?=b)"}}}, {"a": "a" * 5_000}),
-    ({"properties": {"a": {"items": {"pattern": r"^(?:(a+(?=a|))+$|a)"}}}}, {"a": ["aab"] * 100}),
     ({"propertyNames": {"pattern": r"(\w{1,200}){1,30}x"}}, {"ab" * 5_000: 1}),
     (
         {"patternProperties": {f"^a{number}": {} for number in range(200)}},
         {str(number): 1 for number in range(200)},
     ),
     ({"properties": {"a": {"items": {"enum": [*range(1_000), "x"]}}}}, {"a": [999] * 1_000}),
-    (
-        {"anyOf": [{"required": [str(n)]} for n in range(90)], "unevaluatedProperties": True},
-        {str(number): 1 for number in range(5_000)},
-    ),
     ({"properties": {"a": {"allOf": [{"uniqueItems": True}] * 200}}}, {"a": [*range(2_000)]}),
     ({"properties": {"a": {"items": {"enum": [[n] for n in range(1_000)]}}}}, {"a": [[9]] * 1_000}),
 ]
@@ -218,8 +212,6 @@ def test_arguments_that_take_too_many_checks_are_refused_unchecked(schema, argum
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [
-        (r"^(?=.*\d)(?=.*[A-Z]).{8,}$", "Abcdef12" * 5_000),
-        (r"^(?!\s*$).+", "a text " * 5_000),
         (r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "00000000-0000-0000-0000-000000000000"),
         (r"^[^@\s]+@[^@\s]+$", "a" * 50_000 + "@example.org"),
         (r"^[\s\S]{1,10000}$", "a text " * 1_400),
@@ -234,7 +226,7 @@ def test_an_ordinary_pattern_is_checked_on_a_text_of_any_length(pattern, text):
 
 
 def test_a_schema_whose_patterns_take_long_to_compile_is_refused():
-    with pytest.raises(SchemaError, match="patterns of more than 100,000 characters"):
+    with pytest.raises(SchemaError, match="too many or too large patterns"):
         ArgumentValidator({"properties": {"a": {"pattern": "(a|b)" * 30_000}}})
 
 
@@ -269,7 +261,7 @@ def test_a_schema_with_very_many_deep_parts_is_refused():
             schema = {"type": "object", "properties": {"p": schema, **many}}
         return schema
 
-    with pytest.raises(SchemaError, match="too many parts that are deep in it"):
+    with pytest.raises(SchemaError, match="too many parts"):
         ArgumentValidator(deep_in(90))
     assert ArgumentValidator(deep_in(20))({"r0": "x"}) == {"r0": "x"}
 
@@ -318,10 +310,10 @@ def test_a_default_that_takes_too_many_checks_is_not_checked():
 
 def test_ordinary_schemas_and_arguments_are_checked_as_before():
     assert ArgumentValidator(RECURSIVE)({"a": deep(5, 3)}) == {"a": deep(5, 3)}
-    assert not document.Document({"properties": {"a": CONSTANTS["anyOf"][0]}}, {}).may_be_costly
+    assert not document.Document({"properties": {"a": CONSTANTS["anyOf"][0]}}).may_be_costly
     optional = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
     plain = {"properties": {str(n): optional for n in range(20)}}
-    assert not document.Document(plain, {}).may_be_costly
+    assert not document.Document(plain).may_be_costly
 
 
 class Watched:
@@ -342,7 +334,7 @@ class Watched:
         return self.part.iter_errors(value)
 
 
-TEXTS = {"items": {"type": "string", "pattern": ".{0,2000}$"}}
+TEXTS = {"items": {"type": "string", "pattern": "[a-z0-9]{0,500}$"}}
 LEVEL = {"type": "object", "properties": {"b": {"$ref": "#/$defs/node"}, "texts": TEXTS}}
 LONG_TEXTS = {"texts": ["a" * 1_900 + str(number) for number in range(3)]}
 
@@ -372,38 +364,48 @@ def test_an_error_far_below_in_a_costly_value_is_not_looked_for_at_each_level():
     assert len(checked) < 50
 
 
-PATTERNS = [
-    ({"properties": {"a": {"pattern": r"(a*)*\1$"}}}, {"a": "a" * 60 + "b"}),
-    ({"properties": {"a": {"items": {"pattern": r"(a*)*\1$"}}}}, {"a": ["a" * 60 + "b"] * 100}),
-    ({"properties": {"a": {"anyOf": [{"pattern": r"(a*)*\1$"}]}}}, {"a": "a" * 60 + "b"}),
-    ({"propertyNames": {"pattern": r"(a*)*\1$"}}, {"a" * 60 + "b": 1}),
-    ({"properties": {"a": {"allOf": [{"pattern": r"^(?=(a+)+$)\1"}]}}}, {"a": "a" * 60 + "b"}),
+BACKTRACKING = [
+    (r"^(?=.*\d)(?=.*[A-Z]).{8,}$", "Abcdef12" * 5_000),
+    (r"^(?!\s*$).+", "a text " * 5_000),
+    (r"(a*)*\1$", "a" * 60 + "b"),
+    (r"^(?=(a+)+$)\1", "a" * 60 + "b"),
 ]
 
 
-@pytest.mark.parametrize(("schema", "arguments"), PATTERNS)
-def test_a_pattern_at_which_the_engine_gives_up_is_an_invalid_argument(schema, arguments):
-    with pytest.raises(ToolValidationError):
-        ArgumentValidator(schema)(arguments)
+@pytest.mark.parametrize(("pattern", "text"), BACKTRACKING)
+async def test_a_pattern_that_needs_backtracking_is_logged_not_checked(pattern, text, caplog):
+    schema = {"properties": {"a": {"anyOf": [{"pattern": pattern}]}, "n": {"type": "integer"}}}
+    tool = Tool.from_json_schema(
+        name="find", description="Finds.", parameters=schema, function=lambda a, n: [a, n]
+    )
+    tools = AdvancedToolProcessor(tools=[tool])
+    assert (await tools.execute("find", {"a": text, "n": "1"})).result == [text, 1]
+    assert (await tools.execute("find", {"a": text, "n": "x"})).reason_code == "wrong_type"
+    assert f"The pattern {pattern!r} is not checked" in caplog.text
 
 
-def test_what_is_said_of_such_a_pattern_is_clear():
-    with pytest.raises(ToolValidationError, match="'a' takes too many steps to match its pattern"):
-        ArgumentValidator(PATTERNS[0][0])(PATTERNS[0][1])
+@pytest.mark.parametrize("pattern", [r"^(a+)+$", r"^(([a-z])+.)+[A-Z]([a-z])+$"])
+def test_a_pattern_of_nested_repeats_is_checked(pattern):
+    validate = ArgumentValidator({"properties": {"a": {"pattern": pattern}}})
+    with pytest.raises(ToolValidationError, match="must match the pattern"):
+        validate({"a": "a" * 40_000 + "!"})
+
+
+def test_names_by_a_pattern_that_needs_backtracking_are_refused():
+    with pytest.raises(SchemaError, match="not a JSON Schema"):
+        ArgumentValidator({"patternProperties": {"^(?!a)": {}}})
+
+
+def test_a_constant_keeps_what_looks_like_a_pattern():
+    value = {"pattern": "(?=a)"}
+    validate = ArgumentValidator({"properties": {"p": {"const": value}, "q": dict(value)}})
+    assert validate({"p": value, "q": "b"}) == {"p": value, "q": "b"}
 
 
 def test_a_json_text_that_takes_too_many_checks_is_refused():
     schema = {"properties": {"a": {"type": "array", "items": {"enum": [*range(1_000), "x"]}}}}
     with pytest.raises(ToolValidationError, match="too many checks"):
         ArgumentValidator(schema)({"a": f"[{'999, ' * 1_000}999]"})
-
-
-async def test_a_call_with_such_a_text_is_answered():
-    tool = Tool.from_json_schema(
-        name="find", description="Finds.", parameters=PATTERNS[0][0], function=lambda a: a
-    )
-    result = await AdvancedToolProcessor(tools=[tool]).execute("find", PATTERNS[0][1])
-    assert (result.status, result.reason_code) == ("invalid_argument", "pattern")
 
 
 def test_defaults_that_multiply_are_filled_in_only_as_far_as_that_is_quick():

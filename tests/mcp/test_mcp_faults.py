@@ -323,13 +323,12 @@ async def test_a_tool_with_a_bomb_for_a_schema_harms_nothing(open_lab, bomb):
         assert await lab.call("fine") == OK
 
 
-@pytest.mark.parametrize("bomb", ["pattern", "backtracking"])
-async def test_a_pattern_that_never_finishes_matching_blocks_nothing(open_lab, bomb):
+@pytest.mark.parametrize(
+    ("bomb", "status"), [("pattern", "invalid_argument"), ("backtracking", "ok")]
+)
+async def test_a_pattern_that_never_finishes_matching_blocks_nothing(open_lab, bomb, status):
     async with open_lab(script("bad.py", "schema_bomb", bomb)) as lab:
-        assert (await lab.call("bad", a="a" * 200 + "!"))["status"] in {
-            "invalid_argument",
-            "failed",
-        }
+        assert (await lab.call("bad", a="a" * 200 + "!"))["status"] == status
         assert await lab.call("fine") == OK
 
 
