@@ -37,8 +37,11 @@ def ruling_paths(settings: Settings, file: Path | None) -> Iterator[tuple[str, P
         yield from (("the settings file", each) for each in OWN_CONFIGS)
     if settings.mcp_servers or data_directory().exists():
         yield "the data directory", data_directory()
+        yield "the pins of MCP servers", data_directory() / "mcp"
     yield from _store(settings)
-    yield from _toolboxes(settings, file)
+    for what, package in _toolboxes(settings, file):
+        yield what, package.with_name(f"{package.name}.py")
+        yield what, package / "__init__.py"
     for name, server in settings.mcp_servers.items():
         for word in (server.command, *server.args, server.ca_file):
             path = Path(server.cwd or ".", word or ".").expanduser()
@@ -62,14 +65,13 @@ def _store(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def _toolboxes(settings: Settings, file: Path | None) -> Iterator[tuple[str, Path]]:
+    """Yield the folders that each toolbox would have as a package."""
     from leonidas_tools.tools.discovery import OWN_TOOLBOXES
 
     searched = [Path.cwd(), *([] if file is None else [file.resolve().parent])]
     for name in {toolbox.name for toolbox in settings.toolboxes} - OWN_TOOLBOXES.keys():
-        module = name.partition(".")[0]
         for folder in searched:
-            yield f"the toolbox {name!r}", folder / f"{module}.py"
-            yield f"the toolbox {name!r}", folder / module / "__init__.py"
+            yield f"the toolbox {name!r}", folder / name.partition(".")[0]
 
 
 def refused_root(
@@ -84,11 +86,14 @@ def refused_root(
         others: The roots of all toolboxes.
     """
     ruling = _ruling_folders(settings, file) if roots else {}
+    packages = _packages(settings, file) if roots else {}
     for setting, root in roots:
-        if setting != _READ_ONLY and root.identity in ruling:
-            what, path = ruling[root.identity]
+        package = next(filter(None, map(packages.get, root.ancestors)), None)
+        what, path = ruling.get(root.identity) or package or ("", Path())
+        if setting != _READ_ONLY and what:
+            verb = "lies in" if root.identity not in ruling else "holds, or would hold,"
             return setting, (
-                f"{str(root)!r} holds, or would hold, {what}, {str(path.absolute())!r}, and so a "
+                f"{str(root)!r} {verb} {what}, {str(path.absolute())!r}, and so a "
                 "tool could change how it is run: name a separate folder, such as './workspace'"
             )
         for other in others:
@@ -99,6 +104,12 @@ def refused_root(
                     "it again: name the folder to which the link leads"
                 )
     return None
+
+
+def _packages(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[str, Path]]:
+    """Return the folders of toolboxes, of which any module may be imported."""
+    found = ((resolve_path(path), what, path) for what, path in _toolboxes(settings, file))
+    return {resolved.ancestors[-1]: (what, path) for resolved, what, path in found}
 
 
 def _ruling_folders(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[str, Path]]:

@@ -281,7 +281,8 @@ import contextlib, os
 for number, mode in enumerate((0o4755, 0o2755)):
     for flags in (os.O_CREAT, os.O_TMPFILE):
         with contextlib.suppress(OSError):
-            made = os.open("." if flags == os.O_TMPFILE else f"open{number}", os.O_RDWR | flags, mode)
+            name = "." if flags == os.O_TMPFILE else f"open{number}"
+            made = os.open(name, os.O_RDWR | flags, mode)
             os.link(f"/proc/self/fd/{made}", f"linked{number}{flags}")
     with contextlib.suppress(OSError):
         os.mknod(f"mknod{number}", mode)
