@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 NamedRoots: TypeAlias = "Sequence[tuple[str, Root]]"
 """The roots of a toolbox, each with the name of its setting."""
+_PACKAGE = "__init__.py"
 _READ_ONLY = "read_only"
 """The setting of folders whose content cannot be changed through the toolbox."""
 
@@ -39,9 +41,7 @@ def ruling_paths(settings: Settings, file: Path | None) -> Iterator[tuple[str, P
         yield "the data directory", data_directory()
         yield "the pins of MCP servers", data_directory() / "mcp"
     yield from _store(settings)
-    for what, package in _toolboxes(settings, file):
-        yield what, package.with_name(f"{package.name}.py")
-        yield what, package / "__init__.py"
+    yield from _toolboxes(settings, file)
     for name, server in settings.mcp_servers.items():
         for word in (server.command, *server.args, server.ca_file):
             path = Path(server.cwd or ".", word or ".").expanduser()
@@ -65,13 +65,14 @@ def _store(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def _toolboxes(settings: Settings, file: Path | None) -> Iterator[tuple[str, Path]]:
-    """Yield the folders that each toolbox would have as a package."""
     from leonidas_tools.tools.discovery import OWN_TOOLBOXES
 
     searched = [Path.cwd(), *([] if file is None else [file.resolve().parent])]
     for name in {toolbox.name for toolbox in settings.toolboxes} - OWN_TOOLBOXES.keys():
+        module = name.partition(".")[0]
         for folder in searched:
-            yield f"the toolbox {name!r}", folder / name.partition(".")[0]
+            yield f"the toolbox {name!r}", folder / f"{module}.py"
+            yield f"the toolbox {name!r}", folder / module / _PACKAGE
 
 
 def refused_root(
@@ -108,8 +109,12 @@ def refused_root(
 
 def _packages(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[str, Path]]:
     """Return the folders of toolboxes, of which any module may be imported."""
-    found = ((resolve_path(path), what, path) for what, path in _toolboxes(settings, file))
-    return {resolved.ancestors[-1]: (what, path) for resolved, what, path in found}
+    found: dict[Identity, tuple[str, Path]] = {}
+    for what, path in _toolboxes(settings, file):
+        with contextlib.suppress(OSError):  # nor can the runtime read it
+            if path.name == _PACKAGE:
+                found[resolve_path(path.parent).ancestors[-1]] = what, path.parent
+    return found
 
 
 def _ruling_folders(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[str, Path]]:

@@ -147,7 +147,7 @@ def test_a_root_in_the_package_of_a_toolbox_is_refused(held):
     (held / "lt_roots_shop" / "__init__.py").touch()
     roots = {"roots": [str(held / "lt_roots_shop" / "data")]}
     file = write(held / "tools.yaml", [{"files": roots}, "lt_roots_shop"])
-    with pytest.raises(ToolboxError, match="lies in the toolbox 'lt_roots_shop', .*: name a sep"):
+    with pytest.raises(ToolboxError, match=r"lies in the toolbox 'lt_roots_shop', .*: name a"):
         ToolRuntime(config=file)
 
 
