@@ -24,6 +24,7 @@ from leonidas_tools.approvals.words import (
     is_wide,
     words_of,
 )
+from leonidas_tools.rules.risky import risky_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -356,8 +357,8 @@ class _Question:
         ends = accumulate(map(len, clauses_of(text)))
         self._act_end = next((end for end in ends if acts and end > acts[0]), len(self._words))
         self._objects.intersection_update(range(self._act_end))
-        act = {at for at in self._nouns - self._values if at < self._act_end}
-        if any(lexicon.stops([self._words[at]]) for at in act):
+        act = [self._words[at] for at in self._nouns - self._values if at < self._act_end]
+        if any(lexicon.stops([word]) or risky_word(word) for word in act):
             self._verbs = []  # "order cancel": "Yes, order it." would mean the opposite
         self.stops = lexicon.stops(self._verbs)
         """Whether the question asks to stop or refuse something."""

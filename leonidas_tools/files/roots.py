@@ -88,6 +88,11 @@ class Root:
             return _identity_in(self._handle, self._name)
 
     @property
+    def ancestors(self) -> tuple[Identity, ...]:
+        """Return the folders in which it lies, and its own identity, as when it was opened."""
+        return self._resolved.ancestors
+
+    @property
     def is_folder(self) -> bool:
         """Return whether it is a folder."""
         return self._name is not None or stat.S_ISDIR(os.fstat(self._handle).st_mode)

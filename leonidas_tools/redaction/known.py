@@ -26,6 +26,10 @@ _BETWEEN = "\0\ue000\0"
 """Separates the texts of a value, which are searched as one."""
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,31})(?:\.\d{1,32})?")
 _PERCENT = re.compile("%[0-9A-F]{2}")
+_ESCAPE = re.compile(r"\\u[0-9a-f]{4}")
+_ESCAPED_BY_GO, _ESCAPED_BY_NET = (
+    {ord(sign): f"\\u{ord(sign):04x}" for sign in signs} for signs in ("<>&", "<>&'+`\"")
+)
 
 
 class KnownSecrets:
@@ -179,7 +183,9 @@ def _forms_of(text: str) -> Iterator[str]:
     yield text
     for ascii_only in (True, False):
         written = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
-        yield from (written, written.replace("/", "\\/"))
+        yield from (written, written.replace("/", "\\/"), written.translate(_ESCAPED_BY_GO))
+    net = json.dumps(text)[1:-1].replace('\\"', '"').translate(_ESCAPED_BY_NET)
+    yield _ESCAPE.sub(lambda found: "\\u" + found[0][2:].upper(), net)
     data = text.encode("utf-8", "surrogatepass")
     # JavaScript leaves five more characters as they are, and .NET writes small digits.
     for url in (quote(data, safe=""), quote(data), quote(data, safe="!'()*"), quote_plus(data)):

@@ -17,6 +17,10 @@ _RISKY = frozenset(
     | {"apagar", "apaga", "excluir", "deletar", "remover", "eliminar", "elimina", "borrar", "borra"}
     | {"enviar", "envia", "envía", "mandar", "pagar", "paga", "transferir", "comprar"}
 )
+_FIRST = frozenset(
+    each for word in _RISKY for each in (word, f"{word}s", f"{word.removesuffix('e')}ing")
+)
+"""The same as the first word of a name; a later one is a noun, as in "list_transfers"."""
 _MOVES = frozenset({"move", "mv", "rename", "mover", "mueve", "renomear", "renombrar"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 
@@ -25,10 +29,11 @@ def risky_word(name: str) -> str | None:
     """Return the word in the name of a tool that says that a call cannot be taken back.
 
     Example:
-        >>> risky_word("mail__send_message"), risky_word("deleteFile"), risky_word("sender_of")
-        ('send', 'delete', None)
+        >>> risky_word("mail__send_message"), risky_word("deletesFile"), risky_word("sender_of")
+        ('send', 'deletes', None)
     """
-    return next((word for word in _words(name) if word in _RISKY), None)
+    words = _words(name)
+    return next((word for at, word in enumerate(words) if word in (_RISKY if at else _FIRST)), None)
 
 
 def moves(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 NamedRoots: TypeAlias = "Sequence[tuple[str, Root]]"
 """The roots of a toolbox, each with the name of its setting."""
+_PACKAGE = "__init__.py"
 _READ_ONLY = "read_only"
 """The setting of folders whose content cannot be changed through the toolbox."""
 
@@ -37,6 +39,7 @@ def ruling_paths(settings: Settings, file: Path | None) -> Iterator[tuple[str, P
         yield from (("the settings file", each) for each in OWN_CONFIGS)
     if settings.mcp_servers or data_directory().exists():
         yield "the data directory", data_directory()
+        yield "the pins of MCP servers", data_directory() / "mcp"
     yield from _store(settings)
     yield from _toolboxes(settings, file)
     for name, server in settings.mcp_servers.items():
@@ -69,7 +72,7 @@ def _toolboxes(settings: Settings, file: Path | None) -> Iterator[tuple[str, Pat
         module = name.partition(".")[0]
         for folder in searched:
             yield f"the toolbox {name!r}", folder / f"{module}.py"
-            yield f"the toolbox {name!r}", folder / module / "__init__.py"
+            yield f"the toolbox {name!r}", folder / module / _PACKAGE
 
 
 def refused_root(
@@ -84,11 +87,14 @@ def refused_root(
         others: The roots of all toolboxes.
     """
     ruling = _ruling_folders(settings, file) if roots else {}
+    packages = _packages(settings, file) if roots else {}
     for setting, root in roots:
-        if setting != _READ_ONLY and root.identity in ruling:
-            what, path = ruling[root.identity]
+        package = next(filter(None, map(packages.get, root.ancestors)), None)
+        what, path = ruling.get(root.identity) or package or ("", Path())
+        if setting != _READ_ONLY and what:
+            verb = "lies in" if root.identity not in ruling else "holds, or would hold,"
             return setting, (
-                f"{str(root)!r} holds, or would hold, {what}, {str(path.absolute())!r}, and so a "
+                f"{str(root)!r} {verb} {what}, {str(path.absolute())!r}, and so a "
                 "tool could change how it is run: name a separate folder, such as './workspace'"
             )
         for other in others:
@@ -99,6 +105,16 @@ def refused_root(
                     "it again: name the folder to which the link leads"
                 )
     return None
+
+
+def _packages(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[str, Path]]:
+    """Return the folders of toolboxes, of which any module may be imported."""
+    found: dict[Identity, tuple[str, Path]] = {}
+    for what, path in _toolboxes(settings, file):
+        with contextlib.suppress(OSError):  # nor can the runtime read it
+            if path.name == _PACKAGE:
+                found[resolve_path(path.parent).ancestors[-1]] = what, path.parent
+    return found
 
 
 def _ruling_folders(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[str, Path]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import stat
 import struct
@@ -48,6 +49,9 @@ _NAMESPACE_FLAGS = (1 << 17, 1 << 25, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 3
 """The flags of `clone` that create namespaces."""
 _CHANGING_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2}
 """System calls that change the mode of a file, with the position of the mode."""
+_CREATING_FILES = {"creat": 1, "mknod": 1, "mknodat": 2, "open": 2, "openat": 3}
+"""The same for those that create a file; the last two have a mode only with one of these flags."""
+_CREATING_FLAGS = (os.O_CREAT, os.O_TMPFILE)
 
 _SOCKET_KINDS = 16
 """The number of kinds of sockets; higher bits are flags."""
@@ -80,10 +84,12 @@ def filter_code(*, namespaces: bool, network: bool) -> bytes:
         _add(rules, refuse, name)
     for flag in _NAMESPACE_FLAGS:
         _add(rules, refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
-    # A filter cannot read the flags of `clone3` in memory; the C library falls back to `clone`.
-    _add(rules, pyseccomp.ERRNO(errno.ENOSYS), "clone3")
+    # A filter cannot read their flags in memory; programs fall back to `clone` and `openat`.
+    for name in ("clone3", "openat2"):
+        _add(rules, pyseccomp.ERRNO(errno.ENOSYS), name)
+    _restrict_modes(pyseccomp, rules, _CREATING_FILES)
     if namespaces:
-        _restrict_modes(pyseccomp, rules)
+        _restrict_modes(pyseccomp, rules, _CHANGING_MODES)
     else:
         for name in _IGNORED_WITHOUT_NAMESPACES.split():
             _add(rules, nothing, name)
@@ -99,12 +105,14 @@ def filter_code(*, namespaces: bool, network: bool) -> bytes:
         return _REFUSE_UNKNOWN + file.read()
 
 
-def _restrict_modes(pyseccomp: Any, rules: Any) -> None:
+def _restrict_modes(pyseccomp: Any, rules: Any, positions: dict[str, int]) -> None:
     """Refuse files that run with the rights of our user outside, for any user of this machine."""
     for bit in (stat.S_ISUID, stat.S_ISGID):
-        for name, position in _CHANGING_MODES.items():
+        for name, position in positions.items():
             mode = pyseccomp.Arg(position, pyseccomp.MASKED_EQ, bit, bit)
-            _add(rules, pyseccomp.ERRNO(errno.EPERM), name, mode)
+            for flag in _CREATING_FLAGS if name.startswith("open") else (0,):
+                flags = pyseccomp.Arg(position - 1, pyseccomp.MASKED_EQ, flag, flag)
+                _add(rules, pyseccomp.ERRNO(errno.EPERM), name, mode, flags)
 
 
 def _restrict_sockets(pyseccomp: Any, rules: Any, *, namespaces: bool, network: bool) -> None:

@@ -271,6 +271,14 @@ CountOrOff = Annotated[
     _AS_IT_IS,
     WithJsonSchema(_or_off(_number_schema("integer", minimum=1))),
 ]
+LimitOrOff = Annotated[
+    _FromOne,
+    BeforeValidator(number),
+    WrapValidator(or_off),
+    _AS_IT_IS,
+    WithJsonSchema(_or_off(_number_schema("integer", nullable=False, minimum=1))),
+]
+"""A limit with a default, which an empty value must not switch off."""
 Retries = Annotated[
     Annotated[int, Field(ge=0, le=20)] | None,
     BeforeValidator(number),

@@ -17,9 +17,9 @@ from leonidas_tools.redaction import MASK, KnownSecrets, secrets_in, texts_in
 from leonidas_tools.redaction.addresses import secrets_of_path
 from leonidas_tools.settings.fields import (
     Count,
-    CountOrOff,
     Duration,
     DurationOrOff,
+    LimitOrOff,
     Name,
     Names,
     OptionalTimeLimit,
@@ -190,7 +190,7 @@ class MCPServerSettings(SettingsModel):
     timeout: OptionalTimeLimit = None
     ping_every: DurationOrOff = 30.0
     max_message_bytes: Count = 16_777_216
-    max_tools: CountOrOff = 10_000
+    max_tools: LimitOrOff = 10_000
     prefix: Name | None = None
     include: Names | None = None
     exclude: Names = ()

@@ -9,6 +9,7 @@ from leonidas_tools.settings.fields import (
     CountOrOff,
     CountOrZero,
     Duration,
+    LimitOrOff,
     Names,
     Share,
     mapping,
@@ -50,8 +51,8 @@ class CallLimitSettings(SettingsModel):
     per_turn: CountOrOff = None
     per_minute: CountOrOff = None
     per_session: CountOrOff = None
-    at_once: CountOrOff = 1024
-    warn_per_minute: CountOrOff = 30
+    at_once: LimitOrOff = 1024
+    warn_per_minute: LimitOrOff = 30
 
 
 class BreakerSettings(SettingsModel):
@@ -92,7 +93,7 @@ class ShowSettings(SettingsModel):
             are.
     """
 
-    most: CountOrOff = 40
+    most: LimitOrOff = 40
     always: Names = ()
 
 

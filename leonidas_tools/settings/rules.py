@@ -107,7 +107,8 @@ class ConditionSettings(SettingsModel):
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
-        if not self.model_fields_set:
+        given = [getattr(self, key) for key in self.model_fields_set - {"equals"}]
+        if not self.model_fields_set or None in given:
             raise ValueError("has no condition: set equals, matches, above, below or count_above")
         return self
 

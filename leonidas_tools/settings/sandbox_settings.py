@@ -8,8 +8,8 @@ from pydantic import BeforeValidator
 from leonidas_tools.sandbox import Limits, Sandbox
 from leonidas_tools.settings.fields import (
     Count,
-    CountOrOff,
     Duration,
+    LimitOrOff,
     Switch,
     unset,
 )
@@ -47,10 +47,10 @@ class SandboxSettings(SettingsModel):
         Literal["auto", "bubblewrap", "landlock", "none"], BeforeValidator(unset)
     ] = "auto"
     timeout: Duration = 60.0
-    cpu_seconds: CountOrOff = 60
-    memory_megabytes: CountOrOff = 1024
-    processes: CountOrOff = 64
-    file_megabytes: CountOrOff = 1024
+    cpu_seconds: LimitOrOff = 60
+    memory_megabytes: LimitOrOff = 1024
+    processes: LimitOrOff = 64
+    file_megabytes: LimitOrOff = 1024
     output_kilobytes: Count = 64
 
     def sandbox(self, *, read_only: tuple[str, ...] = ()) -> Sandbox:

@@ -58,7 +58,8 @@ def database_url(where: str | Path | None, *, key: str = "store.url") -> URL:
             "pip install 'leonidas-tools[postgres]'",
             key=key,
         )
-    if dialect == "sqlite" and url.database in (None, "", ":memory:"):
+    file = url.database or ":memory:"
+    if dialect == "sqlite" and (file == ":memory:" or file.startswith("file:")):
         raise ConfigurationError(
             "The store needs a file that outlives the process; name one: sqlite:///kept.db",
             key=key,

@@ -174,6 +174,8 @@ async def test_voice_and_terminal_judge_alike(words, runs):
         ("Sure, order number 5.", "delete_order", {"number": 5}, False),
         ("Yes, delete number.", "delete_order", {"number": 5}, False),
         ("Yes, order it.", "order_cancel", {"number": 5}, False),
+        ("Yes, order it.", "order_delete", {"number": 5}, False),
+        ("Yes, please transfer.", "transfer_delete", {}, False),
         ("Manda a fatura.", "pagar_fatura", {"para": "Ana", "valor": 20}, False),
         ("Yes, the hotel Ritz.", "book", {"hotel": "Ritz", "car": "BMW"}, False),
         ("Yes, book the hotel.", "book", {"hotel": "Ritz", "car": "BMW"}, False),

@@ -56,6 +56,11 @@ def urls_of(secret):
     yield urllib.parse.quote_plus(secret)
 
 
+def escaped(text, signs):
+    """JSON with these signs as code points, too."""
+    return "".join(f"\\u{ord(each):04x}" if each in signs else each for each in text)
+
+
 def encoded(secret):
     """A secret in all forms that are promised to be masked, by name."""
     data = secret.encode()
@@ -64,6 +69,12 @@ def encoded(secret):
         "JSON": json.dumps(secret)[1:-1],
         "JSON with all letters": json.dumps(secret, ensure_ascii=False)[1:-1],
         "JSON of PHP": json.dumps(secret)[1:-1].replace("/", "\\/"),
+        "JSON of Go": escaped(json.dumps(secret, ensure_ascii=False)[1:-1], "<>&"),
+        "JSON of .NET": re.sub(
+            r"(?<=\\u)[0-9a-f]{4}",
+            lambda digits: digits[0].upper(),
+            escaped(json.dumps(secret)[1:-1].replace('\\"', '"'), "<>&'+`\""),
+        ),
         "hexadecimal": data.hex(),
         "upper hexadecimal": data.hex().upper(),
     }

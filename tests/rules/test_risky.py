@@ -13,11 +13,13 @@ RISKY = [
     "HTTPSend", "drop_table", "bulk_erase", "wipe_disk", "purgeCache", "pay", "pay_invoice",
     "transfer_money", "buy_ticket", "purchase", "apagar_nota", "apaga_nota", "excluir_tudo",
     "enviar_mensagem", "pagar_fatura", "borrar_archivo", "enviar_correo", "comprar",
+    "deletes_file", "sends", "removingFile", "paying_bill",
 ]  # fmt: skip
 PLAIN = [
     "get_weather", "sender_of", "payload", "payments", "dropdown", "raindrops", "list_transfers",
     "repay_rate", "buyer", "undelete", "create_note", "cancel_reminder", "forget",
     "deleted_items", "set_speech_rate", "think", "suspend", "resend_rate_of", "moves", "weather",
+    "get_purchases", "on_sending", "removed_items",
 ]  # fmt: skip
 
 

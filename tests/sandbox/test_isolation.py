@@ -276,8 +276,22 @@ async def test_no_file_is_left_that_runs_with_the_rights_of_our_user(backend, pl
         "for mode in u+s g+s 4755 2755; do cp /bin/sh $mode; chmod $mode $mode; done; chmod 700 u+s"
     )
     await attacked(backend, places, script)
-    modes = [(root / name).stat().st_mode for name in ("u+s", "g+s", "4755", "2755")]
-    assert [mode & (stat.S_ISUID | stat.S_ISGID) for mode in modes] == [0, 0, 0, 0]
+    (root / "create.py").write_text("""
+import contextlib, os
+for number, mode in enumerate((0o4755, 0o2755)):
+    for flags in (os.O_CREAT, os.O_TMPFILE):
+        with contextlib.suppress(OSError):
+            name = "." if flags == os.O_TMPFILE else f"open{number}"
+            made = os.open(name, os.O_RDWR | flags, mode)
+            os.link(f"/proc/self/fd/{made}", f"linked{number}{flags}")
+    with contextlib.suppress(OSError):
+        os.mknod(f"mknod{number}", mode)
+os.open("plain", os.O_CREAT | os.O_WRONLY, 0o755)
+""")
+    assert (await attacked(backend, places, "{python} create.py")).ok
+    modes = {each.name: each.stat().st_mode for each in root.iterdir() if each.is_file()}
+    assert {"u+s", "g+s", "4755", "2755", "plain"} <= modes.keys()
+    assert [name for name in modes if modes[name] & (stat.S_ISUID | stat.S_ISGID)] == []
 
 
 async def test_a_fifo_that_has_no_other_end_waits_until_the_time_is_over(backend, places):

@@ -438,6 +438,22 @@ def test_a_rule_without_conditions_names_none(matched):
         load_text(f"policies: {{rules: [{{name: a, decide: allow, {matched}}}]}}\n")
 
 
+@pytest.mark.parametrize("bound", ["above", "below", "count_above"])
+def test_an_empty_bound_is_no_condition(monkeypatch, bound):
+    monkeypatch.setenv("LT_MOST", "")
+    when = f"{{amount: {{equals: 1, {bound}: '${{LT_MOST}}'}}}}"
+    with pytest.raises(ConfigurationError, match="has no condition"):
+        load_text(f"policies: {{rules: [{{name: a, decide: allow, when: {when}}}]}}\n")
+
+
+@pytest.mark.parametrize("key", ["policies.calls.at_once", "mcp_servers.mail.max_tools"])
+def test_an_empty_value_switches_no_limit_off(monkeypatch, key):
+    monkeypatch.setenv("LT_MOST", "")
+    section, inner, name = key.split(".")
+    with pytest.raises(ConfigurationError, match=f"{key}: is empty"):
+        load_text(f"{section}: {{{inner}: {{{name}: '${{LT_MOST}}'}}}}\n")
+
+
 def test_null_is_a_value_where_any_value_is():
     settings = load_text(
         "tools: {pay: {custom_parameters: {limit: null}}}\n"

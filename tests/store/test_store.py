@@ -330,6 +330,7 @@ async def test_an_event_before_the_opening_is_kept_once_it_is_open(file, tell):
         ("mysql://host/name", "store.url: .*'mysql'; write the path of a file, sqlite:///FILE or"),
         ("sqlite://", "needs a file"),
         ("sqlite:///:memory:", "needs a file"),
+        ("sqlite:///file:kept.db?uri=true", "needs a file"),
         ("postgresql://host:port:x/y", "is invalid; write"),
     ],
 )

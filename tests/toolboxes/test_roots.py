@@ -79,6 +79,12 @@ def used_data(held, monkeypatch):
     return None, {}
 
 
+def pins(held, monkeypatch):
+    (held.parent / "data").mkdir()
+    (held.parent / "data" / "mcp").symlink_to(held)
+    return None, {"mcp_servers": {"x": {"url": "http://localhost:1"}}}
+
+
 def store(held, monkeypatch):
     return None, {"store": {"enabled": True, "url": str(held / "kept.db")}}
 
@@ -103,6 +109,7 @@ RULING = {
     "the variables of `leonidas`, '{held}/.env'": variables,
     "the data directory, '{held}/not/there/yet'": data,
     "the data directory, '{held}/data'": used_data,
+    "the pins of MCP servers, '{above}/data/mcp'": pins,
     "the store, '{held}/kept.db'": store,
     "the MCP server 'x', '{held}/server.py'": server,
     "Python's modules, '{held}/lib'": modules,
@@ -133,6 +140,15 @@ def test_a_root_with_a_toolbox_that_is_searched_there_is_refused(held, monkeypat
     (held / ".env").touch()
     with pytest.raises(ToolboxError, match="the variables of `leonidas`"):
         ToolRuntime(config={"toolboxes": toolboxes})
+
+
+def test_a_root_in_the_package_of_a_toolbox_is_refused(held):
+    (held / "lt_roots_shop" / "data").mkdir(parents=True)
+    (held / "lt_roots_shop" / "__init__.py").touch()
+    roots = {"roots": [str(held / "lt_roots_shop" / "data")]}
+    file = write(held / "tools.yaml", [{"files": roots}, "lt_roots_shop"])
+    with pytest.raises(ToolboxError, match=r"lies in the toolbox 'lt_roots_shop', .*: name a"):
+        ToolRuntime(config=file)
 
 
 @pytest.mark.parametrize("setting", ["files.roots", "shell.roots", "code.roots", "memory.folders"])
