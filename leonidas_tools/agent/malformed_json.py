@@ -73,8 +73,8 @@ def value_at(text: str, start: int) -> JsonValue:
     except (ValueError, RecursionError):
         end, closers = _extent(text, start)
         if closers and not _is_whole_inside(text[start:end], closers):
-            return JsonValue(_repaired(text[start:end]), end, is_open=True)
-        return JsonValue(_repaired(text[start:end] + closers), end)
+            return JsonValue(_repair(text[start:end]), end, is_open=True)
+        return JsonValue(_repair(text[start:end] + closers), end)
     return JsonValue(value, end)
 
 
@@ -130,7 +130,7 @@ def _is_whole_inside(text: str, closers: str) -> bool:
     return bool(matches) and not any(_extent(text, each.end())[1] for each in matches)
 
 
-def _repaired(text: str) -> Any:
+def _repair(text: str) -> Any:
     """Return the value in a malformed text; `None` if it cannot be repaired."""
     if (
         len(text) > _MAX_REPAIR_CHARACTERS

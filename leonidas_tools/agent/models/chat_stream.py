@@ -16,9 +16,9 @@ from leonidas_tools.agent.models.model import (
     TextDelta,
     Usage,
     new_id,
-    undecorated,
+    strip_decoration,
 )
-from leonidas_tools.agent.models.written import parsed_arguments
+from leonidas_tools.agent.models.written import parse_arguments
 from leonidas_tools.errors import ModelError
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ async def read_events(body: AsyncIterable[bytes]) -> AsyncGenerator[Mapping[str,
         if data == _DONE:
             yield None
         elif data:
-            yield _parsed(data)
+            yield _parse_json(data)
     if not is_stream and (whole := b"\n".join(document).strip()):
-        yield _parsed(whole)
+        yield _parse_json(whole)
 
 
 async def _lines(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
@@ -73,7 +73,7 @@ async def _lines(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     yield b"".join(rest)
 
 
-def _parsed(data: bytes) -> Mapping[str, Any]:
+def _parse_json(data: bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(data)
         if b"\\ud" in data.lower():  # half of a surrogate pair could not be sent back
@@ -144,7 +144,7 @@ class _CallInPieces:
     @property
     def arguments(self) -> Mapping[str, Any] | str:
         """Return the arguments so far: text if they are not an object, or not yet."""
-        return parsed_arguments("".join(self.pieces))
+        return parse_arguments("".join(self.pieces))
 
     def whole(self) -> Mapping[str, Any] | None:
         """Return the arguments if they are a complete object."""
@@ -211,7 +211,7 @@ class CallAssembly:
             return call.whole() is not None
         # An empty object may come before the real one, and the same object twice.
         is_object = arguments.lstrip().startswith("{")
-        return is_object and bool(whole := call.whole()) and parsed_arguments(arguments) != whole
+        return is_object and bool(whole := call.whole()) and parse_arguments(arguments) != whole
 
 
 # Thoughts in the text -----------------------------------------------------------------------------
@@ -344,7 +344,9 @@ class AnswerReader:
         for call in calls:
             identifier = new_id(call.id, self._taken)
             self._taken.add(identifier)
-            name = self._own_names.get(call.name) or self._own_names.get(undecorated(call.name))
+            name = self._own_names.get(call.name) or self._own_names.get(
+                strip_decoration(call.name)
+            )
             yield ModelCall(id=identifier, name=name or call.name, arguments=call.arguments)
         yield End(self._end or EndReason.STOP)
 
