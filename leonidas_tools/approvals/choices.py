@@ -86,7 +86,7 @@ def are_chosen(
     ]
     left = heard
     for field in fields:
-        left = field.left_of(left)
+        left = field.remove_options(left)
     is_whole = left != heard and not any(
         _takes_text(each) and _is_given(each, given.get(name))
         for name, each in properties_of(schema).items()
@@ -160,7 +160,7 @@ class _Choice:
 
         `others` are the chosen values of all properties. A default of the server need not be said.
         """
-        named = list(dict.fromkeys(value for value, _ in self._found(heard)))
+        named = list(dict.fromkeys(value for value, _ in self._find_options(heard)))
         if self._is_named_otherwise(heard):
             return False
         if not named and self._default is not None and self._value == self._default:
@@ -178,13 +178,13 @@ class _Choice:
             value not in self.chosen
             and start >= size
             and tuple(heard[start - size : start]) == self._called
-            for value, (start, _) in self._found(heard)
+            for value, (start, _) in self._find_options(heard)
         )
 
     def is_numbered(self, said: Sequence[str], asked: str) -> bool:
         """Return whether the user has said only the number of the one chosen option."""
         words = [word for clause in clauses_of(asked) for word in (*clause, _END)]
-        told = list(dict.fromkeys(value for value, _ in self._found(words)))
+        told = list(dict.fromkeys(value for value, _ in self._find_options(words)))
         values = [value for value, _ in self._options]
         if told != values or len(said) != 1 or len(self.chosen) != 1:
             return False
@@ -194,15 +194,15 @@ class _Choice:
         numbered = _phrases_for(values.index(self.chosen[0]), numeric=numeric)
         return tuple(named) in numbered
 
-    def left_of(self, words: Sequence[str]) -> list[str]:
-        """Return the words without those that name an option."""
+    def remove_options(self, words: Sequence[str]) -> list[str]:
+        """Return the words that do not name an option."""
         left, end = [], 0
-        for start, length in (at for _, at in self._found(words)):
+        for start, length in (at for _, at in self._find_options(words)):
             left += [*words[end:start], _END]
             end = start + length
         return [*left, *words[end:]]
 
-    def _found(self, words: Sequence[str]) -> Iterator[tuple[Any, tuple[int, int]]]:
+    def _find_options(self, words: Sequence[str]) -> Iterator[tuple[Any, tuple[int, int]]]:
         start = 0
         while start < len(words):
             for name, value in self._names:
@@ -228,7 +228,7 @@ def _is_inside_number(words: Sequence[str], start: int, end: int) -> bool:
 
 
 def _takes_text(schema: Any) -> bool:
-    """Return whether a property accepts any text, which the user may say beside a choice."""
+    """Return whether a property accepts any text, which may accompany a choice."""
     others = ("integer", "number", "boolean")
     return (
         isinstance(schema, dict) and schema.get("type") not in others and not _has_options(schema)

@@ -74,7 +74,7 @@ class ConsentWords:
 
     Args:
         yes: Consents. None may refer to the subject of a question, as "accept" or "continue" do.
-        polite: Words that may stand beside a consent.
+        polite: Words that may accompany a consent.
         no: Words that refuse. Beside a consent, they make the answer doubtful.
         stop: Words that refuse, unless the question asks whether to do just that.
         exclude: Words that except something, such as "without".
@@ -82,8 +82,8 @@ class ConsentWords:
             refuse nothing, such as "no hurry".
         both: Words for two values, such as "both".
         pronouns: Objects of a repeated verb, as in "send it".
-        choosing: Words that express a choice, beside the name of an option.
-        links: Words beside the repeated words of a question, such as articles.
+        choosing: Words that express a choice, together with the name of an option.
+        links: Words that may accompany the repeated words of a question, such as articles.
         joins: Words by which a question names several things, such as "and".
         asking: Words of a question before its verb, such as "shall" and "I".
         verb_last: Those of them after which the verb comes last.

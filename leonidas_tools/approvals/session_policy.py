@@ -76,7 +76,7 @@ class SessionPolicy:
         self.channel: Channel | None = None
         """Asks the person of this session; `None` for the channel of all sessions."""
         self.keep_always: Callable[[Rule], None] | None = None
-        """Stores an "always" in the user's preferences; `None` if there are none."""
+        """Stores an "always" in the user's preferences, if any."""
 
     @property
     def mode(self) -> Mode | None:

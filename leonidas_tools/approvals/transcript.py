@@ -158,7 +158,7 @@ class Transcript:
         self._add("connection")
         self._changed.set()
 
-    def said_lately(self, most_characters: int) -> str:
+    def recent_speech(self, most_characters: int) -> str:
         """Return the last characters of the user's speech."""
         texts: list[str] = []
         left = most_characters
@@ -208,7 +208,7 @@ class Transcript:
     ) -> Exchange:
         """Return what was said about a question.
 
-        An answer is what the user says after a turn in which the model asked the question. Speech
+        An answer is the user's speech after a turn in which the model asked the question. Speech
         that is transcribed while the model still speaks may belong to an earlier sentence.
 
         Args:
@@ -232,7 +232,7 @@ class Transcript:
         return any(each.kind == "connection" and each.number > position for each in self._heard)
 
     async def wait_for_change(self, seconds: float) -> bool:
-        """Wait until the user says more or a turn ends; return whether this happened in time."""
+        """Wait until the user speaks again or a turn ends; return whether this happened in time."""
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):

@@ -136,7 +136,7 @@ class Invocation:
         """True while the result is still wanted."""
         self.ended = False
         self.goes_on = False
-        """True if the tool goes on after its call was stopped: a thread cannot be stopped."""
+        """True if the tool keeps running after its call was stopped: a thread cannot be stopped."""
         self.undo_failures = 0
         """Number of steps that could not be rolled back."""
         self.undone = 0
@@ -146,7 +146,7 @@ class Invocation:
         self.stopped_by: str | None = None
         """Decision of the person who stopped the call: `cancel` or `skip`."""
         self.host: object = None
-        """The runtime that runs the call, if there is one."""
+        """The runtime that runs the call, if any."""
         self.limits: Mapping[str, float] = _NO_LIMITS
         """The time limits of the call, as in the first event."""
         self.on_failure: OnEnd | None = None
@@ -161,7 +161,7 @@ class Invocation:
         self.outer = _current.get(None)
         """The call that made this one, while this one runs."""
         if self.outer is not None:
-            self.call = call.made_by(self.outer.call)
+            self.call = call.with_secrets_of(self.outer.call)
         self._entered = False
         self._open_calls: OpenCalls  # set by `start`
         self.owner: Invocations  # set by `start`
@@ -252,7 +252,7 @@ class Invocation:
         return True
 
     @property
-    def cancelled_itself(self) -> bool:
+    def has_cancelled_itself(self) -> bool:
         """Return whether the tool cancelled its own task, which only the runtime may do."""
         return self._stop is None and self._task is not None and self._task.cancelling() > 0
 
@@ -375,7 +375,7 @@ class Invocation:
         except asyncio.CancelledError:
             result = self._accept_cancellation()
         except BaseException as error:  # noqa: BLE001 - one answer, whatever a policy raises
-            result = self._failed(error)
+            result = self._convert_error(error)
         if self.undo is not None and not self.wanted:
             await self.undo()
         self.end(result)
@@ -398,7 +398,7 @@ class Invocation:
             result = replace(result, message=join(result.message, message))
         return result if self.wording is None else result.reworded(self.wording)
 
-    def _failed(self, error: BaseException) -> ToolResult:
+    def _convert_error(self, error: BaseException) -> ToolResult:
         """Convert an exception of a policy into a result; `Attempt` converts those of tools."""
         if isinstance(error, ToolError):
             with contextlib.suppress(Exception):  # an error of other code may be malformed

@@ -8,7 +8,7 @@ import json
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.calls.call import REPEATED, ResultStatus, comparable, repeated
+from leonidas_tools.calls.call import REPEATED, ResultStatus, build_repeated_result, comparable
 from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.redaction.visible import visible_logger
@@ -107,7 +107,7 @@ class OnceCall:
         if not self.is_over:
             self._over = self._over or asyncio.Event()
             await self._over.wait()
-        return repeated(self.name, self.result) if self.may_have_happened else None
+        return build_repeated_result(self.name, self.result) if self.may_have_happened else None
 
 
 class OnceCalls:
@@ -165,7 +165,7 @@ class OnceCalls:
         self._keep(ended)
         self._drop_if_nothing_happened(ended)
         reported = ended.reports
-        if reported is not None and not reported.is_over:  # it goes on without this call
+        if reported is not None and not reported.is_over:  # it continues without this call
             reported.is_reported = False
             self._cancel(reported)
 
@@ -187,7 +187,7 @@ class OnceCalls:
 
         An equal call waits for the end of a run.
         """
-        again = self._sent_before(call)
+        again = self._find_earlier(call)
         if again is None:
             return
         if result.reason_code == REPEATED:
@@ -197,8 +197,8 @@ class OnceCalls:
         again.result = result
         self._keep(again)
 
-    def _sent_before(self, call: ToolCall) -> OnceCall | None:
-        """Return the call, as the session has made it before."""
+    def _find_earlier(self, call: ToolCall) -> OnceCall | None:
+        """Return the earlier record of the same call, if any."""
         if call.id is None:
             return None
         made = self._calls.get((call.id, digest_of(call.name, call.arguments)))
@@ -226,7 +226,7 @@ class OnceCalls:
     def _end_run(self, again: OnceCall, result: ToolResult, name: str) -> ToolResult:
         """End a call that ran again, of a tool of this name; return the result to keep."""
         is_cut = result.status is ResultStatus.CANCELLED and result.reason_code is None
-        result = repeated(name) if is_cut else result  # by the end of the runtime
+        result = build_repeated_result(name) if is_cut else result  # by the end of the runtime
         again.end(result, begun=True)
         is_unread = again.may_have_happened and (is_cut or again.is_reported)
         if again in self._cancelled and not is_unread:

@@ -446,13 +446,13 @@ def paced(
 
 def _check_status(status: str | None) -> None:
     """Refuse a status that no call has."""
-    from leonidas_tools.calls.call import known_status
+    from leonidas_tools.calls.call import validate_status
     from leonidas_tools.errors import ToolValidationError
     from leonidas_tools.store.rows import INTERRUPTED, STARTED
 
     try:
         if status is not None:
-            known_status(status, STARTED, INTERRUPTED)
+            validate_status(status, STARTED, INTERRUPTED)
     except ToolValidationError as error:
         raise typer.BadParameter(f"--status: {error}") from None
 
