@@ -171,7 +171,7 @@ class Roots:
                     return RootedPath(folder, given[len(start) :].lstrip("/"), path)
         raise OutsideError(path)
 
-    def shown(self, place: RootedPath, inner: str) -> str:
+    def display_path(self, place: RootedPath, inner: str) -> str:
         """Return a path below a place: relative in the first root, else absolute."""
         path = os.path.normpath(os.path.join(place.path, inner))  # noqa: PTH118 - as above
         return path if place.root is self.folders[0] else str(place.root.given / path)
