@@ -121,7 +121,7 @@ class Document:
         raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
 
     def _refuse_malformed(self) -> None:
-        """Refuse keywords without the form that this package reads, even if the draft has none."""
+        """Refuse malformed keywords, even if the draft does not restrict their form."""
         level: list[Any] = [self.schema]
         for _ in range(MAX_SCHEMA_DEPTH):
             following: list[Any] = []
@@ -200,19 +200,19 @@ class Document:
         if _GOES_ON.isdisjoint(schema):
             return ()
         if id(schema) not in self._known_targets:  # a reference may be very long
-            self._known_targets[id(schema)] = tuple(self._meant(schema))
+            self._known_targets[id(schema)] = tuple(self._resolve(schema))
         return self._known_targets[id(schema)]
 
-    def _meant(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _resolve(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for keyword in _REFERENCES:
             reference = schema.get(keyword)
             if not isinstance(reference, str) or not isinstance(self.schema, dict):
                 continue
             fragment = unquote(reference.partition("#")[2])
             if fragment and not fragment.startswith("/"):
-                yield from self._named.get(fragment, ())
+                yield from self._parts_by_name.get(fragment, ())
                 continue
-            for pointer, part in self._named[""]:
+            for pointer, part in self._parts_by_name[""]:
                 found = _at(fragment, part)
                 if found is not None:
                     yield pointer + fragment, found
@@ -231,7 +231,7 @@ class Document:
         return sum(not _GOES_ON.isdisjoint(part) for _, part in self._parts())
 
     @cached_property
-    def _named(self) -> Mapping[str, list[tuple[str, Any]]]:
+    def _parts_by_name(self) -> Mapping[str, list[tuple[str, Any]]]:
         """The parts with an anchor by its name; the root and all parts with an id by ""."""
         named: dict[str, list[tuple[str, Any]]] = {"": [("#", self.schema)]}
         level: list[tuple[str, Any]] = [("#", self.schema)]
@@ -250,7 +250,7 @@ class Document:
                             raise SchemaError("The schema has too many parts with an id; split it")
                 following += (
                     (child(pointer, *keys), inner)
-                    for keys, inner in _placed_in(part)
+                    for keys, inner in _walk_subschemas(part)
                     if isinstance(inner, dict)
                 )
             level = following
@@ -342,11 +342,11 @@ def _schemas_in(part: dict[str, Any]) -> Iterator[Any]:
             raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not an object")
         if key in _LISTS and not isinstance(value, list):
             raise SchemaError(f"The schema is not a JSON Schema: its {key!r} is not a list")
-    for _, inner in _placed_in(part):
+    for _, inner in _walk_subschemas(part):
         yield inner
 
 
-def _placed_in(part: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def _walk_subschemas(part: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Yield the schemas in a schema, each with the keys that lead to it."""
     for key, value in part.items():
         if key in _OBJECTS and isinstance(value, dict):
@@ -359,7 +359,7 @@ def _placed_in(part: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], An
 
 
 def _at(pointer: str, schema: Any) -> Any | None:
-    """Return the part of a schema at a pointer, if there is one."""
+    """Return the part of a schema at a pointer, if any."""
     found = schema
     for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")

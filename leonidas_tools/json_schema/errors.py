@@ -52,13 +52,13 @@ def errors_in(
 ) -> tuple[PathKeys, list[jsonschema_rs.ValidationError]]:
     """Return the path of a part that is not valid, and the errors in this part.
 
-    The paths of the errors continue this path. There are no errors if only the path can be
+    The paths of the errors continue this path. No errors are returned if only the path can be
     found.
     """
     check = Check(pointer="#", schema=document.schema, value=value)
     for level in itertools.count():
         is_large = _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) > MAX_CHECKS
-        if not is_large and _copied_in(document, check) <= MAX_COPIED:
+        if not is_large and _count_copied(document, check) <= MAX_COPIED:
             break
         if level == MAX_NARROWINGS:
             return check.path, []
@@ -83,7 +83,7 @@ def _first_error(document: Document, check: Check) -> list[jsonschema_rs.Validat
     return []
 
 
-def _copied_in(document: Document, check: Check) -> int:
+def _count_copied(document: Document, check: Check) -> int:
     """Return an upper bound of the values that the errors of a check copy."""
     sizes: dict[int, int] = {}
 
@@ -93,7 +93,7 @@ def _copied_in(document: Document, check: Check) -> int:
             return 1
         errors = 1
         if isinstance(value, dict):
-            named = [schema.get("required", ()), *_required_with(schema, value)]
+            named = [schema.get("required", ()), *_find_required_names(schema, value)]
             errors += sum(name not in value for names in named for name in names)
         listed = len(schema.get("enum", ())) + _size(schema.get("const"), {})
         return errors * (_ERROR_VALUES + _size(value, sizes)) + listed
@@ -101,7 +101,7 @@ def _copied_in(document: Document, check: Check) -> int:
     return _cost(document, check, {}, MAX_COPIED, MAX_CHECKS, own)
 
 
-def _required_with(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[list[str]]:
+def _find_required_names(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[list[str]]:
     """Yield the names that a present property requires."""
     for keyword in ("dependentRequired", "dependencies"):
         for name, names in dict(schema.get(keyword, {})).items():
@@ -157,7 +157,7 @@ def _cost(
     known[key] = total = own_work(document, check)
     if total > most:
         return total
-    again = _unevaluated(check)
+    again = _count_evaluations(check)
     for part in itertools.chain(_parts(document, check), _branches(document, check)):
         cost = _cost(document, part, known, most, most_pairs, own_work)
         total += cost * again if part.value is check.value else cost
@@ -167,8 +167,8 @@ def _cost(
     return total
 
 
-def _unevaluated(check: Check) -> int:
-    """Return how often the schemas beside a schema are checked: for `unevaluated…`, per part."""
+def _count_evaluations(check: Check) -> int:
+    """Return how often the schemas next to `unevaluated…` are checked: once more per part."""
     schema, value = check.schema, check.value
     if not isinstance(schema, dict) or not isinstance(value, dict | list):
         return 1
@@ -203,7 +203,7 @@ def _parts(document: Document, check: Check) -> Iterator[Check]:
     target = document.target(schema.get("$ref"))
     if target is not None:
         yield Check(pointer=target[0], schema=target[1], value=check.value, path=check.path)
-    yield from _listed(check, "allOf")
+    yield from _check_branches(check, "allOf")
     if isinstance(check.value, dict):
         yield from _properties(check)
     elif isinstance(check.value, list):
@@ -221,7 +221,7 @@ def _branches(document: Document, check: Check) -> Iterator[Check]:
     yield from _branches_of_parts(check)
     yield from _names(check)
     for keyword in ("anyOf", "oneOf"):
-        yield from _listed(check, keyword)
+        yield from _check_branches(check, keyword)
     for keyword in ("not", "if", "then", "else"):
         if keyword in check.schema:
             yield _under(check, check.schema[keyword], keyword)
@@ -252,7 +252,7 @@ def _names(check: Check) -> Iterator[Check]:
             yield _under(check, check.schema["propertyNames"], "propertyNames", of=name, at=name)
 
 
-def _listed(check: Check, keyword: str) -> Iterator[Check]:
+def _check_branches(check: Check, keyword: str) -> Iterator[Check]:
     for index, schema in enumerate(check.schema.get(keyword, ())):
         yield _under(check, schema, keyword, index)
 
@@ -267,15 +267,15 @@ def _under(
 
 
 def _properties(check: Check) -> Iterator[Check]:
-    for name in _checked_names(check.schema, check.value):
+    for name in _select_names(check.schema, check.value):
         for keys, schema in schemas_of_property(check.schema, name):
             if isinstance(schema, dict) or schema is False:
                 pointer, path = child(check.pointer, *keys), (*check.path, name)
                 yield Check(pointer=pointer, schema=schema, value=check.value[name], path=path)
 
 
-def _checked_names(schema: dict[str, Any], value: dict[str, Any]) -> Iterable[str]:
-    """Return the names that a schema may check; thousands of schemas may stand beside it."""
+def _select_names(schema: dict[str, Any], value: dict[str, Any]) -> Iterable[str]:
+    """Return the names that a schema may check; it may be one of thousands."""
     rest = schema.get("additionalProperties")
     if isinstance(rest, dict) or rest is False or "patternProperties" in schema:
         return value

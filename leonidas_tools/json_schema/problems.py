@@ -83,7 +83,7 @@ def _problems(error: _Error, known: Sequence[str]) -> Iterator[SchemaProblem]:
     elif kind == "type":
         yield _wrong_type(path, error.instance, details["types"])
     else:
-        yield _narrowed(path, kind, details, value_text(error.instance))
+        yield _build_restriction_problem(path, kind, details, value_text(error.instance))
 
 
 def _missing(path: PathKeys, name: str, known: Sequence[str]) -> SchemaProblem:
@@ -185,7 +185,9 @@ def _options(errors: Iterable[_Error]) -> list[Any]:
     return options
 
 
-def _narrowed(path: PathKeys, kind: str, details: Mapping[str, Any], value: str) -> SchemaProblem:
+def _build_restriction_problem(
+    path: PathKeys, kind: str, details: Mapping[str, Any], value: str
+) -> SchemaProblem:
     """Return the problem of a keyword that restricts a value."""
     code, key, limit = _NARROWING.get(kind, ("invalid_argument", "argument_rule", ""))
     if "error" in details:  # the pattern engine has given up
