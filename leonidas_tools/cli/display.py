@@ -163,9 +163,9 @@ def _text(happening: Happening, width: int) -> tuple[str, str]:
         case "called":
             text = f"{tool}({_arguments(data['arguments'])})"
         case "answered":
-            return _how_answered(data), terminal.one_line(_answer(data), width)
+            return _label_answer(data), terminal.one_line(_answer(data), width)
         case "approval_answer":
-            return _decided(data)
+            return _format_decision(data)
         case "progress" | "retry" | "fallback" | "undo":
             text = f"{tool}: {progress_text(data)}"
         case "go_away":
@@ -177,14 +177,14 @@ def _text(happening: Happening, width: int) -> tuple[str, str]:
     return happening.kind, terminal.one_line(text, width)
 
 
-def _decided(data: Mapping[str, Any]) -> tuple[str, str]:
+def _format_decision(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return the decision about a call, and a text with its author."""
     how = "" if data["decision"] in ("approve", "deny") else f" ({data['decision']})"
     by = f"the rule {data['rule']!r}" if data.get("rule") else str(data.get("by"))
     return _DECISIONS.get(data["decision"], "decided"), f"{data['tool']}, by {by}{how}"
 
 
-def _how_answered(data: Mapping[str, Any]) -> str:
+def _label_answer(data: Mapping[str, Any]) -> str:
     """Return the label of an answer: `stopped` by a loop, `cached`, `spilled` or `answered`."""
     response = data["response"]
     result = response.get("result")
@@ -232,10 +232,10 @@ def _event_text(kind: str, data: Mapping[str, Any]) -> str:
 
 
 def _arguments(arguments: dict[str, Any]) -> str:
-    return ", ".join(f"{k}={terminal.one_line(_quoted(v), 60)}" for k, v in arguments.items())
+    return ", ".join(f"{k}={terminal.one_line(_quote(v), 60)}" for k, v in arguments.items())
 
 
-def _quoted(value: Any) -> Any:
+def _quote(value: Any) -> Any:
     return f'"{value}"' if isinstance(value, str) else value
 
 
