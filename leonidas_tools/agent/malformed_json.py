@@ -134,7 +134,7 @@ def _repair(text: str) -> Any:
     """Return the value in a malformed text; `None` if it cannot be repaired."""
     if (
         len(text) > _MAX_REPAIR_CHARACTERS
-        or text.count("{") + text.count("[") > _MAX_REPAIR_CHARACTERS // 20
+        or text.count("{") + text.count("[") > _MAX_REPAIR_BRACKETS
     ):
         return None
     if _depth(text) > MAX_DEPTH:

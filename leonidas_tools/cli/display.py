@@ -107,7 +107,9 @@ class Lines:
         # A message of the program itself is never truncated: it has instructions for the user.
         who, text = _text(happening, _MAX_TEXT_LENGTH if happening.kind == "session" else width)
         self._shown.add(who)
-        style = _STYLES.get(who) or _style_of(happening.data)
+        style = _STYLES.get(who) or _status_style(
+            happening.data.get("response", {}).get("status", "ok")
+        )
         at = f"{happening.at_seconds:8.2f}  "
         line = Text.assemble((at, "dim"), (f"{who:<12}", style), text)
         line.rstrip()
@@ -141,10 +143,6 @@ class Lines:
         self._shown.clear()
         style = "yellow" if summary.interrupted else "green" if summary.ok else "red"
         console.print(Text(summary.verdict, f"bold {style}"))
-
-
-def _style_of(data: Mapping[str, Any]) -> str:
-    return _status_style(data.get("response", {}).get("status", "ok"))
 
 
 def _status_style(status: str) -> str:
