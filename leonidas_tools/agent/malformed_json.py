@@ -1,4 +1,4 @@
-"""Find the JSON in the text of a model, and repair it where it is malformed."""
+"""Find JSON in a model's text, and repair malformed JSON."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _extent(text: str, start: int) -> tuple[int, str]:
 
 
 def _opens_string(text: str, at: int, quote: str) -> bool:
-    """Return whether a quote begins a string; an apostrophe must be where a value may begin."""
+    """Return whether a quote begins a string; an apostrophe must be at the start of a value."""
     if quote == '"':
         return True
     before = text[max(at - 20, 0) : at].rstrip()

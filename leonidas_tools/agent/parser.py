@@ -319,7 +319,7 @@ def _is_mentioned(text: str, found: re.Match[str]) -> bool:
 
 
 def _answer_at(text: str, tagged: Sequence[re.Match[str]]) -> int:
-    """Return where a final answer begins outside of tags; calls in it are only mentioned."""
+    """Return the start of a final answer outside of tags; calls in it are only mentioned."""
     for found in _LABEL.finditer(text) if tagged else ():
         is_inside = any(each.start() < found.start() < each.end() for each in tagged)
         if _FINAL.search(found[0]) and not is_inside and _is_label(found, text):
@@ -420,7 +420,7 @@ class _Reading:
             self._read_tagged_call(place)
 
     def _read_shown(self, own: str, text: str) -> None:
-        """Parse a text with parts that quote other authors; a call in them is not meant."""
+        """Parse a text with quoted parts; a call in them is not intended."""
         thoughts = list(self.thoughts)
         self._read_forms(own)
         if self.calls or self.problems:
@@ -704,7 +704,7 @@ class _Reading:
     # Python
 
     def _python(self, text: str, *, strict: bool = True) -> None:
-        """Parse `name(key=value)` and lists of such calls, if the text has nothing else."""
+        """Parse `name(key=value)` and lists of such calls, if the text has no other content."""
         code = _strip_fences(text).strip().strip("`").strip()
         if "(" not in code or not re.match(r"\[?\s*[^\W\d][\w.]*\s*\(", code):
             return
@@ -788,7 +788,7 @@ _MAX_PLACE_LENGTH = 5_000
 
 
 class _Search:
-    """Finds the calls in text of other authors, whether meant or only mentioned."""
+    """Finds calls in quoted text, whether intended or only mentioned."""
 
     def __init__(self, tools: frozenset[str]) -> None:
         self.found: list[ParsedCall] = []
@@ -884,7 +884,7 @@ def _inner(value: Any) -> str:
 
 
 def _literal(parameter: re.Match[str]) -> Any:
-    """Return the value of a parameter in tags: parsed JSON, or else the text."""
+    """Return the value of a parameter in tags: parsed JSON, or the text if it is not JSON."""
     body = parameter["value"].strip("\n")
     try:
         return body if 'string="true"' in parameter["more"] else json.loads(body)
@@ -903,7 +903,7 @@ def _first_call(code: str) -> str:
 
 
 def _python_calls(tree: ast.Module) -> list[ast.Call]:
-    """Return the calls of a module if it has nothing else."""
+    """Return the calls of a module that contains only calls."""
     calls = list[ast.Call]()
     for statement in tree.body:
         value = statement.value if isinstance(statement, ast.Expr) else None

@@ -1,4 +1,4 @@
-"""Tell what a model quotes or mentions from what it means."""
+"""Distinguish quoted or mentioned text from the model's own statements."""
 
 from __future__ import annotations
 

@@ -758,7 +758,7 @@ class _Run:
     ) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
         """Read the calls that a server has left in the text, by the rules of calls by text.
 
-        The model is asked again if they are not certain; they are never the answer.
+        If they are uncertain, the model is asked again; they are never the answer.
         """
         thought, calls, problems, _ = await self._read_text(said)
         names = {tool.name for tool in self._tools}
@@ -1033,7 +1033,7 @@ class _LateResults:
         return result
 
     def close(self) -> set[str]:
-        """Withdraw the open questions, and return the ids of the calls still waiting."""
+        """Withdraw the open questions, and return the ids of the waiting calls."""
         for end in self._ends:
             end()
         for question in self._own_questions():

@@ -115,7 +115,7 @@ class Window:
         return usage
 
     def _new_begin(self, rest: Sequence[Message]) -> int:
-        """Return where the newest turns within half of the tokens begin; keep at least one."""
+        """Return the start of the newest turns within half of the tokens; keep at least one."""
         begins = [
             place
             for place, message in enumerate(rest)

@@ -1,7 +1,8 @@
-"""Compare the values that a model reports for a choice with what the user has said.
+"""Compare the values that a model reports for a choice with the user's speech.
 
 A choice counts only if the user has named it, in the words of the question or by its number; so
-neither the model nor a text that it has read can choose. Any other value is asked for again.
+neither the model nor a text that it has read can choose. For any other value, the question is
+repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NUMBER = "{0}|number {0}|option {0}|número {0}|opção {0}|a opção {0}|选{0
 _NUMBER_HAN = "{0}|第{0}|第{0}个|选{0}|选第{0}个|选项{0}|{0}号"
 _OPENERS = "(,:;["
 _END = "."
-"""Stands between utterances, and for the name of an option."""
+"""Separates utterances, and replaces the name of an option."""
 _SIZES = {
     "s": ("small", "pequeno", "pequena", "小"),
     "m": ("medium", "médio", "média", "中"),
@@ -106,7 +107,7 @@ def are_numbers_said(
 ) -> bool:
     """Return whether the user has said each number that the model reports.
 
-    A default of the server need not be said, and a number with options counts as a choice.
+    A default of the server needs no utterance, and a number with options counts as a choice.
 
     Example:
         >>> count = {"properties": {"count": {"type": "integer", "default": 1}}}
@@ -131,7 +132,7 @@ def are_numbers_said(
 
 
 def is_yes(value: Any) -> bool:
-    """Return whether a value means yes, which the user must have said explicitly."""
+    """Return whether a value means yes, which requires an explicit yes of the user."""
     return value is True or (isinstance(value, str) and lexicon().judge(value) is Meaning.YES)
 
 
@@ -158,7 +159,7 @@ class _Choice:
     def is_named(self, heard: Sequence[str], others: Sequence[Any]) -> bool:
         """Return whether the words name the chosen values, and no other option.
 
-        `others` are the chosen values of all properties. A default of the server need not be said.
+        `others` are the chosen values of all properties. A server's default needs no utterance.
         """
         named = list(dict.fromkeys(value for value, _ in self._find_options(heard)))
         if self._is_named_otherwise(heard):
@@ -241,7 +242,7 @@ def _is_given(schema: Any, value: Any) -> bool:
 
 
 def _is_nameable(value: Any) -> bool:
-    """Return whether a value is chosen by name; a boolean needs a yes, null chooses nothing."""
+    """Return whether a value is chosen by name; a boolean requires a yes, null is not a choice."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 

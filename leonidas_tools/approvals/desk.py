@@ -388,7 +388,7 @@ class Approvals:
         question.asking.runner.start(call, on_end, question.sinks)
 
     def _resume(self, question: Question, decision: Decision, why_not: str) -> None:
-        """Resume the waiting call that asked, or else run it as a new call."""
+        """Resume the waiting call that asked, or run it as a new call if it has ended."""
         if question.waiter is not None:
             question.waiter.set_result((decision, why_not))
         else:

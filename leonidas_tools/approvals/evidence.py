@@ -106,7 +106,7 @@ async def _unproven(desk: Approvals, question: Question, proof: Proof) -> ToolRe
 
 
 async def _ask_again(desk: Approvals, question: Question, why: str) -> ToolResult:
-    """Return the result that makes the model ask once more; deny the call after the last time."""
+    """Return the result that makes the model ask again; deny the call after the last attempt."""
     question.unclear_answers += 1
     if question.unclear_answers < MAX_UNCLEAR_ANSWERS:
         question.discard_answers()

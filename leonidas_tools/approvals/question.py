@@ -134,7 +134,7 @@ class Question:
         return wording.pending(self.request, self._forms[is_repeated], again)
 
     def exchange(self) -> Exchange:
-        """Return what was said since the model received the question."""
+        """Return the speech since the model received the question."""
         wants_more = self.request.schema is not None
         return self.transcript.exchange(
             self.position,
@@ -144,7 +144,7 @@ class Question:
         )
 
     def proof(self, exchange: Exchange) -> Proof:
-        """Judge an exchange: a yes counts only if all that the user has said since is a yes."""
+        """Judge an exchange: a yes counts only if all later speech of the user is a yes."""
         answers = [each for each in exchange.answers if each.text.strip()]
         if exchange.forgotten or not exchange.asked:
             return Proof.NOT_ASKED

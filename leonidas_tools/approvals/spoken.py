@@ -211,7 +211,7 @@ def _pretends(text: str, names: tuple[str, ...]) -> bool:
 
 @functools.lru_cache
 def _further(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that finds a name where a further argument could begin."""
+    """Return a pattern that finds a name at the possible start of another argument."""
     said = "|".join(re.escape(name.replace("_", " ")).replace(r"\ ", "[ _]") for name in names)
     return re.compile(rf"[,;:?!.]\s*(?:{said})\b", re.IGNORECASE)
 

@@ -153,7 +153,7 @@ class TerminalChannel:
     async def _line(self, request: ApprovalRequest) -> str:
         """Read a line in a daemon thread, so that the program can exit while it waits.
 
-        A thread that still reads for a question that was withdrawn reads for this one.
+        A thread that was reading for a withdrawn question reads for this one.
         """
         loop = asyncio.get_running_loop()
         line: asyncio.Future[str] = loop.create_future()

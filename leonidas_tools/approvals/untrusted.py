@@ -238,7 +238,7 @@ class _SearchableText:
     def __init__(self, text: str) -> None:
         self._text = _after_refusals(_normal(text))
         self.takes_back = lexicon().only_refuses(text)
-        """True if the user only refuses what was said before."""
+        """True if the utterance only refuses an earlier one."""
         plain = f" {' '.join(_spoken_chunks(self._text))} "
         owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
         self._chunks = plain if owners == plain else f"{plain}{_OTHER}{owners}"

@@ -202,7 +202,7 @@ def _format_value(value: Any, words: Wording | None = None) -> str:
 def still_open(request: ApprovalRequest, key: str, reason_code: str | None = None) -> ToolResult:
     """Return the result of a call whose question the model need not ask now.
 
-    `key` is that of the text, and the reason code if that is not given.
+    `key` is the key of the text, and the default of the reason code.
     """
     return ToolResult(
         status=ResultStatus.PENDING_APPROVAL,

@@ -117,7 +117,7 @@ def _number_words() -> dict[str, int]:
 
 
 def _with_numbers(tokens: list[str]) -> list[str]:
-    """Replace numbers in words by digits; join ambiguous ones to a token that matches nothing."""
+    """Replace numbers in words by digits; join ambiguous ones to a token without a match."""
     words, found, i = _number_words(), [], 0
     while i < len(tokens):
         end = i
@@ -206,7 +206,7 @@ _PERCENT = frozenset({"%", "percent", "cento"})
 
 
 def numbers_in(text: str) -> set[Decimal]:
-    """Return the numbers that a speaker may have meant, without their signs.
+    """Return the numbers that an utterance may denote, without their signs.
 
     Digits count in every language, and numerals in English, Portuguese and Chinese: also ordinals,
     words such as "a dozen", fractions, percentages, and a number dictated digit by digit.

@@ -20,7 +20,7 @@ _GRACE_SECONDS = 2.0
 
 
 class AbandonableTask(asyncio.Task[None]):
-    """A task that can report itself as done while its coroutine still runs.
+    """A task that can report itself as done while its coroutine is running.
 
     This happens two seconds after a cancellation that the coroutine ignores.
     """

@@ -32,7 +32,7 @@ REPEATED = "repeated_call"
 DUPLICATE_CALL = "duplicate_call"
 """Reason code of the result of an equal call that the model made in the same turn."""
 CANCELLED_CALL = "cancelled_call"
-"""The reason code of a result that an equal call had, which a barge-in cancelled."""
+"""The reason code of a result reused from an equal call that a barge-in cancelled."""
 
 _MAX_NAME_LENGTH = 256
 _NO_ARGUMENTS: Mapping[str, Any] = {}
@@ -42,11 +42,11 @@ class ResultStatus(StrEnum):
     """The status of a result, as the model reads it."""
 
     OK = "ok"
-    """The tool did what it was asked."""
+    """The tool succeeded."""
     NO_RESULTS = "no_results"
-    """It did, and found nothing; asking again does not help."""
+    """The tool ran and found no results; a retry does not help."""
     INVALID_ARGUMENT = "invalid_argument"
-    """The arguments do not fit; nothing was run."""
+    """The arguments are invalid; the tool did not run."""
     NOT_FOUND = "not_found"
     """The tool, or the requested object, does not exist."""
     DISABLED = "disabled"
@@ -60,7 +60,7 @@ class ResultStatus(StrEnum):
     UNKNOWN_OUTCOME = "unknown_outcome"
     """The call ended when its effect may have happened, and nobody knows whether it did."""
     UNAVAILABLE = "unavailable"
-    """What the tool needs cannot be reached now."""
+    """A service that the tool needs is temporarily unavailable."""
     FAILED = "failed"
     """The tool raised an error."""
     CANCELLED = "cancelled"
@@ -159,7 +159,7 @@ class ToolResult:
 
     @classmethod
     def no_results(cls, message: str, **more: Any) -> ToolResult:
-        """Return a result of a tool that worked but found nothing, so that no retry follows."""
+        """Return a result of a tool that ran but found no results, so that no retry follows."""
         return cls(status=ResultStatus.NO_RESULTS, message=message, **more)
 
     @classmethod

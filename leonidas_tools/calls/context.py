@@ -165,7 +165,7 @@ class ToolContext:
         loop.call_soon_threadsafe(arrive)
 
     def undo(self, step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-        """Register a step that undoes what the tool has just done.
+        """Register a step that undoes the tool's last action.
 
         The steps run in reverse order if the call does not complete.
 

@@ -93,7 +93,7 @@ def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> No
 
     The text of a `SessionValueError` is logged: the library wrote it, for the developer.
     With `LEONIDAS_DEBUG=1` in the environment the whole traceback is logged; without it, the line
-    says so.
+    mentions the variable.
     """
     trace = error if os.environ.get(DEBUG_VARIABLE) == "1" else None
     if type(error) is SessionValueError:
@@ -142,7 +142,7 @@ class Invocation:
         self.undone = 0
         """Number of steps of the last attempt that were rolled back."""
         self.undo_deadline = 0.0
-        """Deadline of undoing, in the time of the event loop; 0 if nothing is being undone."""
+        """Deadline of the undo step, in the time of the event loop; 0 without an undo step."""
         self.stopped_by: str | None = None
         """Decision of the person who stopped the call: `cancel` or `skip`."""
         self.host: object = None
@@ -278,7 +278,7 @@ class Invocation:
         elif self.stoppable:
             self.interrupt("cancel")
         elif self.undo is not None and self.context is not None:
-            self.context.cancelled = True  # a thread can stop only by itself
+            self.context.cancelled = True  # a thread cannot be stopped
         if self.ended and self._task is None and self.undo is not None:
             self._begin(self._late(self.undo))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
 
 Key: TypeAlias = tuple[str, bytes]
-"""The id of a call, and a digest of what it asks for."""
+"""The id of a call, and a digest of its name and arguments."""
 
 logger = visible_logger(__name__)
 
@@ -78,7 +78,7 @@ class OnceCall:
         self._runs.append((call.name, call.arguments))
 
     def has_run(self, digest: bytes) -> bool:
-        """Return whether the call may have run what another one of this digest asks for."""
+        """Return whether a call with this digest may have run."""
         self.keep_digests()
         return digest in self._digests
 
@@ -88,7 +88,7 @@ class OnceCall:
         self._runs.clear()
 
     def forget(self) -> None:
-        """Drop what only a cancelled call needs, and the result."""
+        """Drop the result, and the fields that only a cancelled call needs."""
         self.result = None
         if self.cancelled:
             self.keep_digests()
@@ -100,7 +100,7 @@ class OnceCall:
         self.is_over, self._over = False, None
 
     async def outcome(self) -> ToolResult | None:
-        """Wait for the end of the call, and return its result; `None` if nothing has happened.
+        """Wait for the end of the call, and return its result; `None` if it had no effect.
 
         A result that is no longer kept is `unknown_outcome`.
         """
@@ -170,7 +170,7 @@ class OnceCalls:
             self._cancel(reported)
 
     def end_again(self, call: ToolCall, result: ToolResult) -> None:
-        """Note what happens to a call whose result was sent, and replace that result.
+        """Track a call whose result was sent, and replace that result.
 
         A person has approved or retried the call since. Its new result is kept for an equal call
         until the model has read it:
@@ -316,7 +316,7 @@ class OnceCalls:
 
 
 def digest_of(name: str, arguments: Mapping[str, Any]) -> bytes:
-    """Return a digest of what a call asks for.
+    """Return a digest of the name and the arguments of a call.
 
     Equivalent spellings of the arguments have the same digest. All calls of a tool have one digest
     if their arguments cannot be compared.
@@ -325,7 +325,7 @@ def digest_of(name: str, arguments: Mapping[str, Any]) -> bytes:
 
 
 def exact_digest_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
-    """Return a digest of what a call asks for; `None` if its arguments cannot be compared."""
+    """Return a digest of a call; `None` if its arguments cannot be compared."""
     try:
         return _digest(_to_json([name, comparable(arguments)]))
     except Exception:  # noqa: BLE001 - whatever the arguments are

@@ -169,7 +169,7 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
 
 
 def _of_toolboxes(settings: "Settings", toolboxes: "Toolboxes") -> "Iterator[Finding]":
-    """Load one toolbox after the other; yield what is wrong, and what the tools can reach."""
+    """Load each toolbox; yield its problems, and the access of its tools."""
     from leonidas_tools.settings.problem import Finding
 
     for index, toolbox in enumerate(settings.toolboxes):

@@ -57,7 +57,7 @@ _EXPLAINED = {
     "spilled": "the result was too long; the model got a part of it, and a handle to read more",
     "late": "the result came after the call had been answered; the model was told it in a text",
 }
-"""What the rarer words before a line mean."""
+"""Explanations of the rarer labels of a line."""
 _SPILLED = frozenset({"handle", "preview"})
 _BEFORE_TEXT = 22
 _MIN_TEXT_LENGTH = 16

@@ -1,4 +1,4 @@
-"""Find settings and scenarios: in `./config`, else those that come with the package."""
+"""Find settings and scenarios: in `./config`, or those that ship with the package."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
@@ -137,6 +137,6 @@ def _folders() -> list[Path]:
 
 
 def _default_folder() -> Path:
-    """Return the folder that comes with the package: in the wheel, or in the checkout."""
+    """Return the folder that ships with the package: in the wheel, or in the checkout."""
     inside = _PACKAGE / "_defaults"
     return inside if inside.is_dir() else _PACKAGE.parent / "config"

@@ -132,7 +132,7 @@ def _find_file(name: str, *, voice: bool | None) -> Path:
 
 
 def _no_model_for(model: str, has_access: bool) -> str:
-    """Return why a model cannot be used in a simulation, and what to do."""
+    """Return why a model cannot be used in a simulation, with a remedy."""
     if has_access:
         todo = "leave out SCENARIO, or leave out --model"
     else:

@@ -77,7 +77,7 @@ class Summary:
 
     @property
     def ok(self) -> bool:
-        """Return whether nothing went wrong."""
+        """Return whether the conversation had no problems."""
         return not self.problems
 
     @property

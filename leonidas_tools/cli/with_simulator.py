@@ -62,7 +62,7 @@ async def with_simulator(
 async def telling_progress(
     tools: AdvancedToolProcessor, simulator: LiveSimulator
 ) -> AsyncIterator[None]:
-    """Tell the simulator of the progress of tools, for which a scenario may wait."""
+    """Report the progress of tools to the simulator, as a scenario may wait for it."""
 
     def tell(event: ToolEvent) -> None:
         if event.kind is EventKind.PROGRESS:
@@ -92,7 +92,7 @@ def _find_awaited_kinds(scenario: Scenario) -> Iterator[str]:
 def _find_called_names(scenario: Scenario) -> set[str]:
     """Return the names of the functions that the scenario calls.
 
-    A text that names one is a late result, which the session sends by itself.
+    A text that names one is a late result, sent by the session.
     """
     return {
         call.name
@@ -104,7 +104,7 @@ def _find_called_names(scenario: Scenario) -> set[str]:
 
 
 def _patient(scenario: Scenario) -> Scenario:
-    """Return the scenario with time for a person to type what it waits for."""
+    """Return the scenario with time for a person to type the awaited input."""
     called = _find_called_names(scenario)
 
     def patient(step: Step) -> Step:

@@ -101,7 +101,7 @@ class ConsoleApp:
             await stack.enter_async_context(self.tools)
             # Conversations end before the tools that they use.
             stack.push_async_callback(self._talk.wait_until_ended)
-            stack.callback(self._closing.set)  # nothing else ends the event streams
+            stack.callback(self._closing.set)  # the event streams end only by this
             self._stack = stack.pop_all()
         return self
 

@@ -1,4 +1,4 @@
-"""Tell addresses of the public internet from others, however they are written."""
+"""Distinguish public internet addresses from others, in any notation."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def kind_of(found: os.stat_result) -> str:
 
 
 def open_beneath(folder: int, path: str, flags: int) -> int:
-    """Open a path relative to an open folder, and nothing outside of that folder.
+    """Open a path relative to an open folder, and never outside of that folder.
 
     Links that stay inside are followed if the kernel has `openat2`, and refused otherwise.
 

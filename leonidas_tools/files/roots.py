@@ -1,4 +1,4 @@
-"""The folders that tools may use: each is opened once, and everything goes beneath it."""
+"""The folders that tools may use: each is opened once, and all paths resolve beneath it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Root:
 
     @property
     def identity(self) -> Identity:
-        """Return what tells this folder from every other."""
+        """Return the identity of this folder."""
         with self._lock:
             if self._name is None:
                 return _identity(os.fstat(self._handle))

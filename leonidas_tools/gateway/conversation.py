@@ -142,7 +142,7 @@ class _Moment:
         self._played_at = max(self._played_at, asyncio.get_running_loop().time()) + seconds
 
     def record_silence(self) -> None:
-        """Record that the client plays nothing more."""
+        """Record that the client has stopped playback."""
         self._played_at = 0.0
         self._changed.set()
 
@@ -268,7 +268,7 @@ class GatewayConversation:
                 task.result()
 
     def _read_resumption(self, token: str) -> Resumed:
-        """Return what a resumption contains."""
+        """Return the content of a resumption token."""
         known = resumption_of(token, self._secret, self._user)
         if known is None:
             reason = "The resumption is not valid here, or has expired: start without it"

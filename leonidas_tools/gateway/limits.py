@@ -35,7 +35,7 @@ class GatewayLimits:
         conversations_per_user: The maximum of concurrent conversations of one user.
         starts_per_user_minute: Conversations that one user may start in a minute.
         frame_seconds: The longest frame of audio.
-        idle_seconds: The longest time in which a client sends nothing.
+        idle_seconds: The maximum time without a message from the client.
         longest_seconds: The longest duration of a conversation.
         unsent_seconds: The most audio that may wait for a client that reads slowly.
         grace_seconds: The longest duration of a conversation once the gateway drains.

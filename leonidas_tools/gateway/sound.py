@@ -1,4 +1,4 @@
-"""Conversion of audio between the format of a client and that of the model."""
+"""Conversion of audio between the formats of the client and the model."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class _Room:
 
 
 _Fill: TypeAlias = Callable[[Any, int, _Room], Any]
-"""Returns a value with its defaults filled in; the same object if nothing is missing. The number
+"""Returns a value with its defaults filled in; the same object if no value is missing. The number
 limits nested defaults."""
 
 

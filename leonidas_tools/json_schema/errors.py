@@ -228,7 +228,7 @@ def _branches(document: Document, check: Check) -> Iterator[Check]:
 
 
 def _other_targets(document: Document, check: Check) -> Iterator[Check]:
-    """Yield the checks by references, without the one that must succeed."""
+    """Yield the checks by references, except the one that must succeed."""
     target = document.target(check.schema.get("$ref"))
     for pointer, schema in document.targets(check.schema):
         if target is None or schema is not target[1]:

@@ -17,7 +17,7 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 
 def accepted_types(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the types that a schema accepts, by its `type`, or else by the values it lists."""
+    """Return the types that a schema accepts, by its `type` or by the values that it lists."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return frozenset((kind,))

@@ -31,7 +31,7 @@ def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema in the subset of OpenAPI.
 
     It may allow more than the schema: the arguments of a call are validated against the schema
-    itself. What cannot be written is described in words, such as an `enum` of numbers.
+    itself. Keywords that cannot be expressed are described in words, such as an `enum` of numbers.
 
     Example:
         >>> openapi_schema({"type": ["integer", "null"], "enum": [1, 2, None]})

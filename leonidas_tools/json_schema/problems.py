@@ -143,7 +143,7 @@ def _either(options: Iterable[str]) -> str:
 def _of_union(
     error: _Error, path: PathKeys, branches: Sequence[Sequence[_Error]], known: Sequence[str]
 ) -> Iterator[SchemaProblem]:
-    """Yield the problems of the branch that was meant, else one problem for all branches."""
+    """Yield the problems of the intended branch, or one problem for all branches."""
     meant = [branch for branch in branches if branch and not _is_elsewhere(branch, path)]
     if len(meant) == 1:
         for inner in meant[0]:

@@ -107,7 +107,7 @@ class ArgumentValidator:
         return self._fill_defaults(arguments)
 
     def _repair(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Coerce arguments that are not valid, and raise if they are still not valid."""
+        """Coerce arguments that are not valid, and raise if they remain invalid."""
         if is_too_deep(arguments):
             raise _refusal(say("argument_too_deep"))
         coerced = _coerce(self._document, arguments)

@@ -1,4 +1,4 @@
-"""Read the streamed answers of OpenAI-compatible servers, whatever they leave out or add."""
+"""Read the streamed answers of OpenAI-compatible servers, with missing or extra fields."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def error_text(value: Any) -> str:
 
 @dataclass(slots=True)
 class _CallInPieces:
-    """A call that is still being received."""
+    """A partially received call."""
 
     id: str = ""
     name: str = ""
@@ -157,7 +157,7 @@ class CallAssembly:
     """Assembles the calls of an answer from their pieces.
 
     A server may leave the index out, give all calls one index, repeat the id and the name in each
-    piece, or change the id, so no single field tells which call a piece belongs to. A piece without
+    piece, or change the id, so no single field identifies the call of a piece. A piece without
     a name continues a call. A piece with a name begins another one if its index is new, if both
     names are those of tools and differ, or if the arguments of the call before it are complete.
 

@@ -283,7 +283,7 @@ class Budget:
     Args:
         max_tokens: The maximum number of tokens; `None` for no limit.
         max_calls: The maximum number of calls; `None` for no limit.
-        outer: The enclosing budget, which also counts what this budget uses.
+        outer: The enclosing budget, which also counts the tokens of this budget.
 
     Example:
         >>> whole = Budget(100)

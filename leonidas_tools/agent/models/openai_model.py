@@ -221,7 +221,7 @@ class OpenAIModel(ServedModel):
         tools: Sequence[Declared],
         names: Mapping[str, str],
     ) -> bool:
-        """Leave out what a server has refused by its name; return whether to ask again."""
+        """Disable the option that a server rejected by name; return whether to retry."""
         if error.status_code not in _REFUSING_STATUSES:
             return False
         text = error_text(error.body)

@@ -42,7 +42,7 @@ def parse_arguments(text: str) -> Mapping[str, Any] | str:
 def format_arguments(arguments: Mapping[str, Any] | str) -> str:
     r"""Return arguments as the text of a JSON object, the only form that servers accept.
 
-    Other text is wrapped in an object, so that the model sees what it wrote.
+    Other text is wrapped in an object, so that the model sees its own text.
 
     Example:
         >>> format_arguments({"city": "Lisbon"}), format_arguments("Lisb")
