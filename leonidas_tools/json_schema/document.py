@@ -227,12 +227,12 @@ class Document:
 
     @cached_property
     def _references(self) -> int:
-        """The number of schemas that refer to others."""
+        """Return the number of schemas that refer to others."""
         return sum(not _GOES_ON.isdisjoint(part) for _, part in self._parts())
 
     @cached_property
     def _parts_by_name(self) -> Mapping[str, list[tuple[str, Any]]]:
-        """The parts with an anchor by its name; the root and all parts with an id by ""."""
+        """Return the parts by anchor; the root and all parts with an id are under an empty name."""
         named: dict[str, list[tuple[str, Any]]] = {"": [("#", self.schema)]}
         level: list[tuple[str, Any]] = [("#", self.schema)]
         while level:
