@@ -21,7 +21,9 @@ def answer_schema(tools: Sequence[Declared]) -> dict[str, Any]:
     """
     final = _object({FINAL_ANSWER: {"type": "string"}})
     calls = [
-        _object({"name": {"const": tool.name}, "arguments": _moved(tool.parameters, number)})
+        _object(
+            {"name": {"const": tool.name}, "arguments": _move_references(tool.parameters, number)}
+        )
         for number, tool in enumerate(tools, start=1)
     ]
     return {"anyOf": [final, *calls]}
@@ -36,13 +38,13 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _moved(schema: Any, number: int) -> Any:
+def _move_references(schema: Any, number: int) -> Any:
     """Return a schema with references to its new place in the schema of the answer."""
     if isinstance(schema, list):
-        return [_moved(each, number) for each in schema]
+        return [_move_references(each, number) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    moved = {key: _moved(value, number) for key, value in schema.items()}
+    moved = {key: _move_references(value, number) for key, value in schema.items()}
     if isinstance(place := schema.get("$ref"), str) and place.startswith("#"):
         moved["$ref"] = f"#/anyOf/{number}/properties/arguments{place[1:]}"
     return moved

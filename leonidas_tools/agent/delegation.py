@@ -211,7 +211,7 @@ class Delegation:
         """Stop delegated tasks and their calls, because the user does not want them.
 
         Args:
-            task: Words of the task to stop, where there are several; empty stops all.
+            task: Words of the task to stop, if several run; empty stops all.
         """
         running, runtime = ctx.session.get(_Running), runtime_of(current().host)
         wanted = task.casefold().strip()
@@ -223,7 +223,7 @@ class Delegation:
             runtime.cancel(trace_id, session=ctx.session)
         return ToolResult(result={"stopped": list(found.values())})
 
-    def opened(self) -> AbstractAsyncContextManager[Model]:
+    def open_model(self) -> AbstractAsyncContextManager[Model]:
         """Return a context manager of the model for one task."""
         model = self._model
         return model() if callable(model) else nullcontext(model)
@@ -282,7 +282,7 @@ class _DelegatedWork:
         try:
             async with (
                 asyncio.timeout(limits.max_seconds) as limit,
-                self._delegation.opened() as model,
+                self._delegation.open_model() as model,
             ):
                 agent = self._delegation.agent(model, self._runtime, deepest=self._deepest)
                 with CollectedSecrets(self._secrets):
@@ -298,14 +298,14 @@ class _DelegatedWork:
             message = say("delegation_late", seconds=f"{limits.max_seconds:g}")
             return ToolResult(
                 status=ResultStatus.TIMEOUT,
-                result=done(self._turns),
+                result=summarize_steps(self._turns),
                 message=message,
                 reason_code="max_seconds",
             )
         return _result(result)
 
     def _follow(self, step: Step) -> None:
-        """Record a turn, and report text beside calls as progress at intervals."""
+        """Record a turn, and report text that accompanies calls as progress at intervals."""
         if isinstance(step, TurnEnded):
             self._turns.append(step.turn)
         if not isinstance(step, CallsMade) or not step.text:
@@ -333,7 +333,7 @@ def _depth() -> int:
 
 def _result(result: AgentResult) -> ToolResult:
     """Return the result of a run for the voice model."""
-    body = done(result.turns)
+    body = summarize_steps(result.turns)
     if result.ok:
         return ToolResult(result={"answer": result.masked_answer, **body})
     if result.answer:
@@ -344,7 +344,7 @@ def _result(result: AgentResult) -> ToolResult:
     )
 
 
-def done(turns: Sequence[Turn]) -> dict[str, Any]:
+def summarize_steps(turns: Sequence[Turn]) -> dict[str, Any]:
     """Return the latest calls of the turns, at most 50, with their statuses."""
     steps = [
         f"{call.name}: {result.status.value}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from leonidas_tools.agent.delegation import ENDED_AS, OF_THE_VOICE, Task, done
+from leonidas_tools.agent.delegation import ENDED_AS, OF_THE_VOICE, Task, summarize_steps
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget
 from leonidas_tools.agent.react import ReActAgent, TurnEnded
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
@@ -64,7 +64,7 @@ _TOKENS = "tokens"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fragment:
-    """A named expert: instructions, tools, and optionally a model of its own.
+    """A named expert: instructions, tools, and optionally its own model.
 
     A worker does tasks with its tools; a manager delegates parts of tasks to other fragments.
 
@@ -231,13 +231,13 @@ class Fragments:
         self._parameters = parameters
         self._short_term = short_term
         self._measured: dict[str, FragmentMeasures] = {}
-        self._made: dict[str, list[AnyTool]] = {}
+        self._tools_by_fragment: dict[str, list[AnyTool]] = {}
         for fragment in self.by_name.values():
             _check_names(fragment.name, "fragments", fragment.fragments, self.by_name)
             if fragment.model is not None:
                 _check_names(fragment.name, "model", [fragment.model], self._models)
         self.tools: tuple[Tool[..., Any], ...] = tuple(map(self._tool, self.by_name.values()))
-        """The tools to add to a runtime, beside the tools that fragments name."""
+        """The tools to add to a runtime, in addition to those that fragments name."""
 
     async def measures(self, store: Store | None = None) -> Mapping[str, FragmentMeasures]:
         """Return the statistics of the fragments, by name.
@@ -251,7 +251,7 @@ class Fragments:
         """
         if store is None:
             return {name: self._measured.get(name, FragmentMeasures()) for name in self.by_name}
-        return {name: await _stored_measures(store, name) for name in self.by_name}
+        return {name: await _read_measures(store, name) for name in self.by_name}
 
     def _tool(self, fragment: Fragment) -> Tool[..., Any]:
         async def work(task: Task, ctx: ToolContext) -> ToolResult:  # noqa: D417 - `ctx` is not an argument
@@ -299,7 +299,7 @@ class Fragments:
             message = say("fragment_late", seconds=f"{fragment.max_seconds:g}")
             ended = ToolResult(
                 status=ResultStatus.TIMEOUT,
-                result=done(turns),
+                result=summarize_steps(turns),
                 message=message,
                 reason_code="max_seconds",
             )
@@ -334,9 +334,9 @@ class Fragments:
 
         on_question = ask if around is None else around.on_question
         below = EnclosingWork(budget, None if around is None else around.on_step, on_question)
-        may_use = self._may_use(fragment, self._brought(fragment, runtime))
+        may_use = self._may_use(fragment, self._register_tools(fragment, runtime))
         _warn_of_unknown_tools(fragment, runtime)
-        async with self._opened(fragment) as model:
+        async with self._open_model(fragment) as model:
             agent = ReActAgent(
                 model,
                 runtime,
@@ -359,15 +359,15 @@ class Fragments:
             finally:
                 enclosing_work.reset(token)
 
-    def _opened(self, fragment: Fragment) -> AbstractAsyncContextManager[Model]:
+    def _open_model(self, fragment: Fragment) -> AbstractAsyncContextManager[Model]:
         model = self._model if fragment.model is None else self._models[fragment.model]
         return model() if callable(model) else nullcontext(model)
 
-    def _brought(self, fragment: Fragment, runtime: ToolRuntime) -> frozenset[str]:
+    def _register_tools(self, fragment: Fragment, runtime: ToolRuntime) -> frozenset[str]:
         """Register the tools that a fragment brings, and return their names."""
-        made = self._made.get(fragment.name)
+        made = self._tools_by_fragment.get(fragment.name)
         if made is None:
-            made = self._made[fragment.name] = _made(fragment)
+            made = self._tools_by_fragment[fragment.name] = _build_tools(fragment)
         register(runtime, made)
         return frozenset(tool.name for tool in made)
 
@@ -396,7 +396,7 @@ def found_fragments(folder: Path | None = None, *, installed: bool = True) -> li
         installed: Whether to load entry points, which runs code of their packages.
 
     Raises:
-        ConfigurationError: A file or an entry point is not a fragment, or there is no such folder.
+        ConfigurationError: A file or entry point is not a fragment, or the folder does not exist.
     """
     found = list[Fragment]()
     if folder is not None:
@@ -408,7 +408,7 @@ def found_fragments(folder: Path | None = None, *, installed: bool = True) -> li
         found += [fragment_of_file(file) for file in files]
     if installed:
         for point in entry_points(group=ENTRY_POINT_GROUP):
-            found += _loaded(point)
+            found += _load_fragments(point)
     return found
 
 
@@ -442,7 +442,7 @@ def fragment_of_file(file: Path) -> Fragment:
     return Fragment(**{"name": file.stem, **read.model_dump(exclude_unset=True)})
 
 
-def _loaded(point: EntryPoint) -> Sequence[Fragment]:
+def _load_fragments(point: EntryPoint) -> Sequence[Fragment]:
     """Return the fragments of an entry point."""
     try:
         thing: Any = point.load()
@@ -512,7 +512,7 @@ def register(runtime: ToolRuntime, tools: Iterable[AnyTool]) -> None:
             runtime.registry.register(tool)
 
 
-def _made(fragment: Fragment) -> list[AnyTool]:
+def _build_tools(fragment: Fragment) -> list[AnyTool]:
     """Return the tools that a fragment brings."""
     made: list[AnyTool] = []
     for thing in fragment.tools:
@@ -534,7 +534,7 @@ def _depth(names: Iterable[str]) -> int:
 
 def _result(result: AgentResult) -> ToolResult:
     """Return the result of a run for the model that delegated the task."""
-    body = done(result.turns)
+    body = summarize_steps(result.turns)
     if result.answer:
         body = {"answer": result.masked_answer, **body}
     if result.ok:
@@ -545,7 +545,7 @@ def _result(result: AgentResult) -> ToolResult:
     )
 
 
-async def _stored_measures(store: Store, name: str) -> FragmentMeasures:
+async def _read_measures(store: Store, name: str) -> FragmentMeasures:
     measures = FragmentMeasures()
     for each in await store.executions(tool=name, limit=_MAX_MEASURED):
         if isinstance(each.result, dict) and isinstance(tokens := each.result.get(_TOKENS), int):

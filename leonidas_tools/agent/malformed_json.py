@@ -1,4 +1,4 @@
-"""Find the JSON in the text of a model, and repair it where it is malformed."""
+"""Find JSON in a model's text, and repair malformed JSON."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def value_at(text: str, start: int) -> JsonValue:
     except (ValueError, RecursionError):
         end, closers = _extent(text, start)
         if closers and not _is_whole_inside(text[start:end], closers):
-            return JsonValue(_repaired(text[start:end]), end, is_open=True)
-        return JsonValue(_repaired(text[start:end] + closers), end)
+            return JsonValue(_repair(text[start:end]), end, is_open=True)
+        return JsonValue(_repair(text[start:end] + closers), end)
     return JsonValue(value, end)
 
 
@@ -102,7 +102,7 @@ def _extent(text: str, start: int) -> tuple[int, str]:
 
 
 def _opens_string(text: str, at: int, quote: str) -> bool:
-    """Return whether a quote begins a string; an apostrophe must be where a value may begin."""
+    """Return whether a quote begins a string; an apostrophe must be at the start of a value."""
     if quote == '"':
         return True
     before = text[max(at - 20, 0) : at].rstrip()
@@ -130,11 +130,11 @@ def _is_whole_inside(text: str, closers: str) -> bool:
     return bool(matches) and not any(_extent(text, each.end())[1] for each in matches)
 
 
-def _repaired(text: str) -> Any:
+def _repair(text: str) -> Any:
     """Return the value in a malformed text; `None` if it cannot be repaired."""
     if (
         len(text) > _MAX_REPAIR_CHARACTERS
-        or text.count("{") + text.count("[") > _MAX_REPAIR_CHARACTERS // 20
+        or text.count("{") + text.count("[") > _MAX_REPAIR_BRACKETS
     ):
         return None
     if _depth(text) > MAX_DEPTH:

@@ -146,7 +146,7 @@ class Orchestrator(Stage):
 
     Raises:
         TypeError: `memory` has no methods `recall` and `learn`.
-        ValueError: A limit is too small, there are no fragments, or `models` is given twice.
+        ValueError: A limit is too small, no fragments are given, or `models` is given twice.
         ConfigurationError: A fragment names an unknown fragment or model, or shares its name.
         DuplicateToolError: A tool has the name of a fragment.
 
@@ -329,10 +329,10 @@ class _LedWork:
         prompt = self._task
         for attempt in range(1, self._lead.max_attempts + 1):
             result = await self._attempt(prompt, history, instructions)
-            evaluated = await self._evaluated(result)
+            evaluated = await self._evaluate(result)
             if not result.ok or evaluated is None or evaluated.is_done is not False:
                 break
-            result = self._not_done(result, evaluated)
+            result = self._mark_incomplete(result, evaluated)
             if attempt == self._lead.max_attempts or self._iterations_left < 1:
                 break
             history = [each for each in result.messages if each.role != "system"]
@@ -409,15 +409,15 @@ class _LedWork:
     async def _instructions(self) -> str:
         """Return the instructions for the model, with statistics and memories."""
         said = [self._lead.instructions]
-        if lines := await self._measured():
+        if lines := await self._format_measures():
             said.append(self._wording.text("agent_measures", measures="\n".join(lines)))
-        if memories := await self._recalled():
+        if memories := await self._recall():
             self.emit_step(Recalled(memories))
             listed = "\n".join(f"- {each}" for each in memories)
             said.append(self._wording.text("agent_recalled", memories=listed))
         return "\n\n".join(said)
 
-    async def _measured(self) -> list[str]:
+    async def _format_measures(self) -> list[str]:
         fragments = self._lead.fragments
         try:
             measures = await fragments.measures(self._lead.runtime.store)
@@ -438,7 +438,7 @@ class _LedWork:
             if each.runs
         ]
 
-    async def _recalled(self) -> Sequence[str]:
+    async def _recall(self) -> Sequence[str]:
         if self._lead.memory is None:
             return ()
         try:
@@ -447,8 +447,8 @@ class _LedWork:
             _logger.warning("Memories for a task cannot be recalled: %s", error)
             return ()
 
-    async def _evaluated(self, result: AgentResult) -> Evaluated | None:
-        """Return the model's evaluation of the task; `None` if there is none."""
+    async def _evaluate(self, result: AgentResult) -> Evaluated | None:
+        """Ask the model to evaluate the task; return `None` without an evaluation."""
         is_reached = result.status is not AgentStatus.FAILED and not self._budget.is_spent
         if not self._lead.evaluates or not is_reached:
             return None
@@ -478,7 +478,7 @@ class _LedWork:
         self.emit_step(evaluated)
         return evaluated
 
-    def _not_done(self, result: AgentResult, evaluated: Evaluated) -> AgentResult:
+    def _mark_incomplete(self, result: AgentResult, evaluated: Evaluated) -> AgentResult:
         missing = evaluated.missing or "the task is not done"
         return replace(
             result, status=AgentStatus.LIMIT, reason="not_done", message=f"missing: {missing}"

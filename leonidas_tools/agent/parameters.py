@@ -21,7 +21,7 @@ class AdjustedParameters:
         >>> from leonidas_tools.agent.models import ModelParameters
         >>> adjusted = AdjustedParameters()
         >>> adjusted.change(temperature=0.2)
-        >>> adjusted.applied_to(ModelParameters(top_p=0.9)).temperature
+        >>> adjusted.apply_to(ModelParameters(top_p=0.9)).temperature
         0.2
     """
 
@@ -30,14 +30,14 @@ class AdjustedParameters:
         """The changed values, by name."""
 
     def change(self, **values: float | None) -> None:
-        """Change parameters, except those that are `None`."""
+        """Change the parameters that are not `None`."""
         self.changes |= {name: value for name, value in values.items() if value is not None}
 
     def put(self, changes: dict[str, Any]) -> None:
         """Replace all changes."""
         self.changes = changes
 
-    def applied_to(self, parameters: ModelParameters) -> ModelParameters:
+    def apply_to(self, parameters: ModelParameters) -> ModelParameters:
         """Return the parameters with the changes."""
         return replace(parameters, **self.changes) if self.changes else parameters
 

@@ -21,11 +21,11 @@ from leonidas_tools.agent.malformed_json import (
 from leonidas_tools.agent.quotes import (
     CODE_MARKS,
     MARKS,
+    blank_quotes,
     is_in_a_sentence,
     is_in_marks,
     is_quoted,
-    unquoted,
-    without_shown,
+    strip_quote_marks,
 )
 from leonidas_tools.results.texts import say
 
@@ -73,13 +73,13 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
         >>> parse("It is 3.").answer
         'It is 3.'
     """
-    own = _ended(text[:MAX_TEXT_CHARACTERS].replace("\r\n", "\n"))
+    own = _truncate_at_turn_end(text[:MAX_TEXT_CHARACTERS].replace("\r\n", "\n"))
     for each in dict.fromkeys((_plain(own), own)):  # an answer keeps the marks of calls
         reading = _Reading(tools=None if tools is None else frozenset(tools), is_cut=is_cut)
         reading.read(each)
         if reading.calls or reading.problems:
             break
-    return reading.parsed()
+    return reading.build_result()
 
 
 def calls_within(value: Any, tools: Collection[str]) -> list[ParsedCall]:
@@ -143,7 +143,7 @@ def read_arguments(
         return arguments, ""
     if not arguments.strip():
         return {}, ""
-    text = _decoded(arguments.strip())
+    text = _decode_string(arguments.strip())
     start = text.find("{")
     value = None if start < 0 else value_at(text, start)
     if value is not None and value.is_open:
@@ -154,7 +154,7 @@ def read_arguments(
     return value.value, ""
 
 
-def _decoded(text: str) -> str:
+def _decode_string(text: str) -> str:
     """Return the text in a JSON string, as some models encode arguments twice."""
     try:
         value = json.loads(text) if text.startswith('"') else text
@@ -186,7 +186,7 @@ def _plain(text: str) -> str:
     return _MARKS_OF_CALLS.sub("", text)
 
 
-def _ended(text: str) -> str:
+def _truncate_at_turn_end(text: str) -> str:
     """Return the text up to the end of the model's own turn."""
     end = next((e for e in _ENDS.finditer(text) if text[: e.start()].strip()), None)
     return text if end is None else text[: end.start()]
@@ -319,7 +319,7 @@ def _is_mentioned(text: str, found: re.Match[str]) -> bool:
 
 
 def _answer_at(text: str, tagged: Sequence[re.Match[str]]) -> int:
-    """Return where a final answer begins outside of tags; calls in it are only mentioned."""
+    """Return the start of a final answer outside of tags; calls in it are only mentioned."""
     for found in _LABEL.finditer(text) if tagged else ():
         is_inside = any(each.start() < found.start() < each.end() for each in tagged)
         if _FINAL.search(found[0]) and not is_inside and _is_label(found, text):
@@ -374,8 +374,8 @@ class _Reading:
     problems: list[str] = field(default_factory=list)
     tail: str = ""
 
-    def parsed(self) -> Parsed:
-        """Return the result; drop an answer beside calls, as it cannot know their results."""
+    def build_result(self) -> Parsed:
+        """Build the result; ignore an answer given with calls, as it cannot know their results."""
         if self.is_cut and self.calls and _CLOSED.search(self.tail) is None:
             self.problems.append(say("agent_call_cut", tool=self.calls.pop().name))
         calls = tuple(self.calls[:MAX_VALUES])
@@ -397,10 +397,10 @@ class _Reading:
 
     def read(self, text: str) -> None:
         """Parse a text in each form in turn, until one form matches."""
-        text = unquoted(self._without_thoughts(text).strip())
+        text = strip_quote_marks(self._without_thoughts(text).strip())
         text = self._before_made_up(text)
         self.tail = text.rstrip("` \n")
-        own = without_shown(text)
+        own = blank_quotes(text)
         if own != text:
             self._read_shown(own, text)
             return
@@ -417,10 +417,10 @@ class _Reading:
             if not self.calls:
                 self._python(place, strict=False)
         else:
-            self._tagged(place)
+            self._read_tagged_call(place)
 
     def _read_shown(self, own: str, text: str) -> None:
-        """Parse a text with parts that quote other authors; a call in them is not meant."""
+        """Parse a text with quoted parts; a call in them is not intended."""
         thoughts = list(self.thoughts)
         self._read_forms(own)
         if self.calls or self.problems:
@@ -469,20 +469,20 @@ class _Reading:
         for found in tagged:
             if found.start() > answer or _is_mentioned(text, found):
                 continue
-            if self._tagged(found):
+            if self._read_tagged_call(found):
                 begin = min(begin, found.start())
         if self._is_done:
-            self._think(_unfenced(_bare(text[:begin])))
+            self._think(_strip_fences(_bare(text[:begin])))
         elif said := _ANSWER_TAG.search(text):
             self._think(text[: said.start()])
             self.answers.append(said["body"].strip())
 
-    def _tagged(self, found: re.Match[str]) -> bool:
+    def _read_tagged_call(self, found: re.Match[str]) -> bool:
         """Parse a call in tags; return whether a call or a problem was found."""
         groups = found.groupdict()
         before = len(self.calls) + len(self.problems)
         if "name" in groups:
-            self._named(found)
+            self._read_named_call(found)
         elif not _NAMED.search(found["body"]):  # else they are matched separately
             self._json(found["body"])
             if len(self.calls) + len(self.problems) == before:
@@ -491,7 +491,7 @@ class _Reading:
                 self.problems.append(say("agent_call_unnamed"))
         return len(self.calls) + len(self.problems) > before
 
-    def _named(self, found: re.Match[str]) -> None:
+    def _read_named_call(self, found: re.Match[str]) -> None:
         name = (found["name"] or found["invoked"]).strip(_QUOTES)
         body = found["body"] if found["name"] else found["inside"]
         is_open = not (found["end"] if found["name"] else found["out"])
@@ -519,7 +519,7 @@ class _Reading:
         while rest and self._segment(rest.popleft(), rest):
             pass
         if not self._is_done:
-            self._left_over(segments)
+            self._read_thoughts(segments)
 
     def _segment(self, segment: _Segment, rest: deque[_Segment]) -> bool:
         """Parse the text after a label; return whether to continue."""
@@ -533,7 +533,7 @@ class _Reading:
             return bool(self.calls)
         return segment.kind != "observation"
 
-    def _left_over(self, segments: Sequence[_Segment]) -> None:
+    def _read_thoughts(self, segments: Sequence[_Segment]) -> None:
         """Search a text with neither action nor answer for calls in its thoughts."""
         thoughts, self.thoughts = self.thoughts, []
         if any(segment.kind == "observation" for segment in segments):
@@ -546,7 +546,7 @@ class _Reading:
             self.problems.append(say("agent_no_action"))
 
     def _action(self, text: str, given: str | None) -> None:
-        text = _unfenced(text).strip()
+        text = _strip_fences(text).strip()
         if not text and given is None:
             self.problems.append(say("agent_call_unnamed"))
         elif text.startswith(("{", "[{")):
@@ -556,9 +556,9 @@ class _Reading:
         elif _NONE.fullmatch(text):
             return
         else:
-            self._named_action(text, given)
+            self._read_named_action(text, given)
 
-    def _named_action(self, text: str, given: str | None) -> None:
+    def _read_named_action(self, text: str, given: str | None) -> None:
         match = _NAME.match(text.lstrip(_QUOTES))
         name = "" if match is None else match[0].rstrip(".:,*_`") or match[0]
         after = text.lstrip(_QUOTES)[len(name) :]
@@ -610,7 +610,7 @@ class _Reading:
             if self._from_json(value) and begin is None:
                 begin = start
         if begin is not None:
-            self._think(_bare(_unfenced(text[:begin])))
+            self._think(_bare(_strip_fences(text[:begin])))
 
     def _from_json(self, value: JsonValue) -> bool:
         """Parse a value; return whether it has a call, a problem or an answer."""
@@ -704,14 +704,14 @@ class _Reading:
     # Python
 
     def _python(self, text: str, *, strict: bool = True) -> None:
-        """Parse `name(key=value)` and lists of such calls, if the text has nothing else."""
-        code = _unfenced(text).strip().strip("`").strip()
+        """Parse `name(key=value)` and lists of such calls, if the text has no other content."""
+        code = _strip_fences(text).strip().strip("`").strip()
         if "(" not in code or not re.match(r"\[?\s*[^\W\d][\w.]*\s*\(", code):
             return
         try:
             tree = ast.parse(code if strict else _first_call(code), mode="exec")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            self._broken_python(code, strict=strict)
+            self._report_broken_python(code, strict=strict)
             return
         for call in _python_calls(tree):
             name = ast.unparse(call.func)
@@ -723,7 +723,7 @@ class _Reading:
             else:
                 self._finish_or_add(name, arguments)
 
-    def _broken_python(self, code: str, *, strict: bool) -> None:
+    def _report_broken_python(self, code: str, *, strict: bool) -> None:
         match = _NAME.search(code)
         if match is None or (strict and not self._is_known(match[0])):
             return
@@ -747,7 +747,7 @@ class _Reading:
 
     def _call(self, name: str, text: str) -> None:
         """Add a call with arguments from text: an object, or the value of the only parameter."""
-        body = _unfenced(text).strip()
+        body = _strip_fences(text).strip()
         if not body or _NONE.fullmatch(body):
             self._add(name, {})
             return
@@ -788,7 +788,7 @@ _MAX_PLACE_LENGTH = 5_000
 
 
 class _Search:
-    """Finds the calls in text of other authors, whether meant or only mentioned."""
+    """Finds calls in quoted text, whether intended or only mentioned."""
 
     def __init__(self, tools: frozenset[str]) -> None:
         self.found: list[ParsedCall] = []
@@ -853,7 +853,7 @@ def _before_observation(segments: Sequence[_Segment]) -> Sequence[_Segment]:
     return segments
 
 
-def _unfenced(text: str) -> str:
+def _strip_fences(text: str) -> str:
     """Return the text without code fences."""
     return _FENCE.sub("", text).strip() if "```" in text else text.strip()
 
@@ -862,7 +862,7 @@ def _answer_in(text: str) -> str:
     """Return an answer without a fence around the whole of it; keep fences inside."""
     text = text.strip()
     is_all = text.startswith("```") and text.endswith("```") and text.count("```") == 2  # noqa: PLR2004
-    return _unfenced(text) if is_all else text
+    return _strip_fences(text) if is_all else text
 
 
 def _bare(text: str) -> str:
@@ -872,7 +872,7 @@ def _bare(text: str) -> str:
 def _inner(value: Any) -> str:
     """Return the answer in the arguments of a final answer."""
     if isinstance(value, str):
-        text = _unfenced(value).strip()
+        text = _strip_fences(value).strip()
         if text.startswith("{") and isinstance(found := value_at(text, 0).value, dict) and found:
             return _inner(found)
         if text[:1] + text[-1:] in ("[]", "()"):
@@ -884,7 +884,7 @@ def _inner(value: Any) -> str:
 
 
 def _literal(parameter: re.Match[str]) -> Any:
-    """Return the value of a parameter in tags: parsed JSON, or else the text."""
+    """Return the value of a parameter in tags: parsed JSON, or the text if it is not JSON."""
     body = parameter["value"].strip("\n")
     try:
         return body if 'string="true"' in parameter["more"] else json.loads(body)
@@ -903,7 +903,7 @@ def _first_call(code: str) -> str:
 
 
 def _python_calls(tree: ast.Module) -> list[ast.Call]:
-    """Return the calls of a module if it has nothing else."""
+    """Return the calls of a module that contains only calls."""
     calls = list[ast.Call]()
     for statement in tree.body:
         value = statement.value if isinstance(statement, ast.Expr) else None

@@ -106,11 +106,11 @@ class Planner:
             prompt = f"{prompt}\n\n{wording.text('agent_plan_again', tasks=done)}"
         said = await answer(self.model, [Message.user(prompt)], (), self.parameters)
         known = {tool.name for tool in tools}
-        tasks = [each for found in _items(said.text) if (each := _planned(found, known))]
+        tasks = [each for found in _items(said.text) if (each := _parse_task(found, known))]
         return Plan(tasks=tasks[: self.max_tasks], usage=said.usage)
 
 
-def planned_text(tasks: Sequence[Task]) -> str:
+def format_plan(tasks: Sequence[Task]) -> str:
     """Return the tasks that are not completed as text for the model."""
     left = [task for task in tasks if task.status is not TaskStatus.COMPLETED]
     return "\n".join(
@@ -131,7 +131,7 @@ def _items(text: str) -> Sequence[Any]:
     return [line.lstrip("-*0123456789.) ").strip() for line in lines if line[:1] in "-*0123456789"]
 
 
-def _planned(value: Any, known: set[str]) -> PlannedTask | None:
+def _parse_task(value: Any, known: set[str]) -> PlannedTask | None:
     if isinstance(value, str):
         value = {"title": value}
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Tell what a model quotes or mentions from what it means."""
+"""Distinguish quoted or mentioned text from the model's own statements."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _SHOWN = re.compile(
 _NOT_A_BREAK = re.compile(r"[^\n]")
 
 
-def without_shown(text: str) -> str:
+def blank_quotes(text: str) -> str:
     """Return the text with quoted content replaced by spaces."""
     return _SHOWN.sub(lambda found: _NOT_A_BREAK.sub(" ", found[0]), text)
 
 
-def unquoted(text: str) -> str:
+def strip_quote_marks(text: str) -> str:
     """Return the text without quote marks if the model quotes the whole text."""
     lines = text.splitlines()
     if not all(line.lstrip().startswith(">") for line in lines if line.strip()):

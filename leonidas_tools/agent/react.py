@@ -28,7 +28,7 @@ from leonidas_tools.agent.models.model import (
     estimated_tokens,
     ids_in,
     new_id,
-    undecorated,
+    strip_decoration,
 )
 from leonidas_tools.agent.models.written import object_of
 from leonidas_tools.agent.parameters import AdjustedParameters
@@ -40,7 +40,7 @@ from leonidas_tools.agent.parser import (
     parse,
     read_arguments,
 )
-from leonidas_tools.agent.planner import planned_text
+from leonidas_tools.agent.planner import format_plan
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.agent.reflector import ReflectorDecision
 from leonidas_tools.agent.short_term import Window
@@ -157,7 +157,7 @@ class Thought(NamedTuple):
 
 
 class CallsMade(NamedTuple):
-    """The calls of a turn before they run, with the text of the model beside them."""
+    """The calls of a turn before they run, with the accompanying text of the model."""
 
     calls: Sequence[ModelCall]
     text: str = ""
@@ -408,12 +408,12 @@ class _Run:
         await self._open.aclose()
 
     async def begin(self, task: str, history: Sequence[Message]) -> None:
-        """Start the conversation with the model, with a plan if there is a planner."""
+        """Start the conversation with the model, with a plan if a planner is set."""
         self._task = task
         if innermost() is None:  # else the run belongs to the turn of the enclosing call
             self._session.get(Turns).next()
         self._late.follow()
-        self._tools = self._declared()
+        self._tools = self._select_tools()
         if self._agent.tool_choice is not None:
             await self._choose(self._agent.tool_choice, task)
         system = self._system()
@@ -518,7 +518,7 @@ class _Run:
             [*((),) * len(done), *([own[name] for name in t.tools] for t in plan.tasks)],
         )
         self._emit(EventKind.TASK_LIST, {"tasks": [task.to_json() for task in tasks]})
-        self._add_message(self._wording.text("agent_plan", tasks=planned_text(tasks)))
+        self._add_message(self._wording.text("agent_plan", tasks=format_plan(tasks)))
 
     def _tasks(self) -> Sequence[Task]:
         list_ = self._session.find(TaskList)
@@ -556,7 +556,7 @@ class _Run:
                 moved = list_.update(task.id, TaskStatus.COMPLETED)
                 self._emit(EventKind.TASK_UPDATE, {"task": moved.to_json()})
 
-    async def _corrected(self, call: ModelCall, result: ToolResult) -> ToolResult:
+    async def _correct(self, call: ModelCall, result: ToolResult) -> ToolResult:
         """Return the result of a failed call, or of its corrected code."""
         reflector = self._agent.reflector
         if reflector is None or isinstance(call.arguments, str):
@@ -593,8 +593,8 @@ class _Run:
         except ModelError as error:
             self._end(AgentStatus.FAILED, error.reason, f"no tools were chosen: {error}")
 
-    def _declared(self) -> Sequence[Declaration]:
-        """Return the tools of the model, without those that report a user's answer."""
+    def _select_tools(self) -> Sequence[Declaration]:
+        """Return the tools of the model, except tools that report a user's answer."""
         if not self._agent.enable_tools:
             return ()
         declared = self._agent.runtime.declared(self._session)
@@ -607,7 +607,7 @@ class _Run:
     def _system(self) -> str:
         parts = [self._agent.instructions]
         if self._tools and not self._is_native:
-            described = "\n\n".join(described_tool(tool) for tool in self._tools)
+            described = "\n\n".join(describe_tool(tool) for tool in self._tools)
             key = "agent_json_format" if self._is_constrained else "agent_format"
             parts.append(self._wording.text(key, tools=described))
         return "\n\n".join(part for part in parts if part)
@@ -621,7 +621,7 @@ class _Run:
         return self._agent.runtime.settings.current.wording or AS_IT_IS
 
     async def _request_answer(self, number: int) -> Answer | None:
-        """Send a request to the model, and end the run if there is no answer."""
+        """Send a request to the model, and end the run if the model does not answer."""
         if self._window is not None:
             self._budget.add(await self._window.fit(self._messages, self._wording))
         left = self._budget.left
@@ -647,7 +647,7 @@ class _Run:
         try:
             return await answer(
                 self._agent.model,
-                self._seen(),
+                self._visible_messages(),
                 tools,
                 self._parameters(left),
                 on_chunk=self._on_chunk,
@@ -658,10 +658,11 @@ class _Run:
         self._use_text_calls()
         return await self._answer(left)
 
-    def _seen(self) -> Sequence[Message]:
+    def _visible_messages(self) -> Sequence[Message]:
         """Return the messages that the model sees."""
-        window = self._window
-        return self._messages if window is None else window.seen(self._messages, self._wording)
+        if self._window is None:
+            return self._messages
+        return self._window.visible_messages(self._messages, self._wording)
 
     def _use_text_calls(self) -> None:
         """Describe the tools in the prompt from now on, as the server accepts no declarations."""
@@ -674,7 +675,7 @@ class _Run:
         parameters = self._agent.parameters
         adjusted = self._session.find(AdjustedParameters)
         if adjusted is not None:
-            parameters = adjusted.applied_to(parameters)
+            parameters = adjusted.apply_to(parameters)
         if left is not None:
             most = min(left, parameters.max_output_tokens or left)
             parameters = replace(parameters, max_output_tokens=most)
@@ -687,7 +688,7 @@ class _Run:
 
     def _is_longer(self, left: int) -> bool:
         """Return whether the messages alone have more tokens than are left."""
-        return sum(estimated_tokens(message.text) for message in self._seen()) > left
+        return sum(estimated_tokens(message.text) for message in self._visible_messages()) > left
 
     # Reading its answer
 
@@ -716,7 +717,7 @@ class _Run:
             arguments = self._with_name(call.name, call.arguments)
             calls.append(ModelCall(id=identifier, name=call.name, arguments=arguments))
         thought = "\n".join(part for part in (said.thought, parsed.thought) if part)
-        return thought, calls, self._worded(problems), parsed.answer
+        return thought, calls, self._reword(problems), parsed.answer
 
     async def _read_in_results(self, calls: Sequence[ParsedCall]) -> Sequence[ParsedCall]:
         """Return the calls with an effect that occur in tool results.
@@ -747,7 +748,7 @@ class _Run:
                 thought = f"{thought}\n{text}" if thought else text
             return thought, self._unique(said.calls), (), None
         if not text and said.end is not EndReason.REFUSED:
-            return thought, (), self._worded([say("agent_nothing_said")]), None
+            return thought, (), self._reword([say("agent_nothing_said")]), None
         if self._tools and (markup := markup_in(text)) is not None:
             return await self._read_markup(replace(said, text=text), markup)
         return thought, (), (), text
@@ -757,7 +758,7 @@ class _Run:
     ) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
         """Read the calls that a server has left in the text, by the rules of calls by text.
 
-        The model is asked again if they are not certain; they are never the answer.
+        If they are uncertain, the model is asked again; they are never the answer.
         """
         thought, calls, problems, _ = await self._read_text(said)
         names = {tool.name for tool in self._tools}
@@ -766,7 +767,7 @@ class _Run:
             return thought, calls, (), None
         if markup.is_tag:
             text = say("agent_call_in_text")
-            return said.thought, (), problems or self._worded([text]), None
+            return said.thought, (), problems or self._reword([text]), None
         return said.thought, (), (), said.text
 
     def _unique(self, calls: Sequence[ModelCall]) -> Sequence[ModelCall]:
@@ -778,13 +779,13 @@ class _Run:
             identifier = new_id(call.id, taken)
             taken.add(identifier)
             name = call.name
-            if name not in names and (bare := undecorated(name)) in names:
+            if name not in names and (bare := strip_decoration(name)) in names:
                 name = bare
             is_same = identifier == call.id and name == call.name
             unique.append(call if is_same else replace(call, id=identifier, name=name))
         return unique
 
-    def _worded(self, problems: Sequence[str]) -> Sequence[str]:
+    def _reword(self, problems: Sequence[str]) -> Sequence[str]:
         return [self._wording.reword(problem) or problem for problem in problems]
 
     def _with_name(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -808,34 +809,34 @@ class _Run:
         for at, call in enumerate(calls):
             arguments, problem = read_arguments(call.name, call.arguments)
             if arguments is None:
-                results[at] = self._refused(
+                results[at] = self._build_refusal(
                     ResultStatus.INVALID_ARGUMENT, problem, "unreadable_arguments"
                 )
             elif self._is_withheld(call.name, arguments):
                 text = say("unknown_tool", tool=call.name)
-                results[at] = self._refused(ResultStatus.NOT_FOUND, text, "unknown_tool")
+                results[at] = self._build_refusal(ResultStatus.NOT_FOUND, text, "unknown_tool")
             elif not self._may_call:
-                results[at] = self._refused(
+                results[at] = self._build_refusal(
                     ResultStatus.LIMITED, say("agent_last_turn"), "react_mode"
                 )
             elif len(to_run) >= self._limits.max_calls_per_turn:
                 most = self._limits.max_calls_per_turn
                 text = say("agent_too_many_calls", count=len(calls), most=most)
-                results[at] = self._refused(ResultStatus.LIMITED, text, "max_calls_per_turn")
+                results[at] = self._build_refusal(ResultStatus.LIMITED, text, "max_calls_per_turn")
             elif not self._budget.may_call:
                 text = say("agent_calls_used_up", most=self._budget.calls)
-                results[at] = self._refused(ResultStatus.LIMITED, text, "max_calls")
+                results[at] = self._build_refusal(ResultStatus.LIMITED, text, "max_calls")
             else:
                 self._budget.add_call()
                 identifier = self._id_prefix + call.id
                 to_run[at] = {"name": call.name, "arguments": arguments, "id": identifier}
-        ran = await self._executed(list(to_run.values()))
+        ran = await self._execute(list(to_run.values()))
         for (at, request), result in zip(to_run.items(), ran, strict=True):
             ended = await self._late.of(request["id"], result)
-            results[at] = ended if ended.ok else await self._corrected(calls[at], ended)
+            results[at] = ended if ended.ok else await self._correct(calls[at], ended)
         return [results[at] for at in range(len(calls))]
 
-    async def _executed(self, calls: Sequence[Mapping[str, Any]]) -> Sequence[ToolResult]:
+    async def _execute(self, calls: Sequence[Mapping[str, Any]]) -> Sequence[ToolResult]:
         runtime = self._agent.runtime
         if len(calls) != 1:
             return await runtime.execute_turn(calls, session=self._session)
@@ -849,7 +850,7 @@ class _Run:
         tool = self._agent.runtime.meant(name, arguments, session=self._session)
         return tool is not None and not self._may_use(tool)
 
-    def _refused(self, status: ResultStatus, message: str, reason_code: str) -> ToolResult:
+    def _build_refusal(self, status: ResultStatus, message: str, reason_code: str) -> ToolResult:
         return ToolResult(
             status=status,
             message=self._wording.reword(message),
@@ -1032,7 +1033,7 @@ class _LateResults:
         return result
 
     def close(self) -> set[str]:
-        """Withdraw the open questions, and return the ids of the calls still waiting."""
+        """Withdraw the open questions, and return the ids of the waiting calls."""
         for end in self._ends:
             end()
         for question in self._own_questions():
@@ -1040,7 +1041,7 @@ class _LateResults:
         return self._waiting
 
 
-def described_tool(tool: Declaration) -> str:
+def describe_tool(tool: Declaration) -> str:
     """Return a tool as text for a prompt: its name, its description and its parameters."""
     schema = json.dumps(tool.parameters, ensure_ascii=False)
     return f"{tool.name}: {tool.description}\nParameters: {schema}"

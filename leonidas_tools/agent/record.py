@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class AgentStatus(StrEnum):
     """Status of a finished run.
 
-    `complete`: there is a final answer. `stopped`: the model has refused, or the reflector has
+    `complete`: the model gave a final answer. `stopped`: the model refused, or the reflector
     stopped the run. `limit`: a limit of the run is reached. `failed`: the model cannot be reached,
     or its answers cannot be parsed.
     """
@@ -45,7 +45,7 @@ class Turn:
         results: The results, in the order of the calls.
         problems: Parts that could not be parsed, as messages for the model.
         corrections: Attempts of the reflector to correct code that failed.
-        decision: The decision of the reflector, if there is a reflector.
+        decision: The decision of the reflector, if any.
         usage: The token usage.
         end: Why the model's answer ended.
         seconds: The duration in seconds, including the calls.
@@ -92,8 +92,8 @@ class AgentResult:
 
     Args:
         status: How the run ended.
-        answer: The final answer; `None` if there is none.
-        reason: The reason code of the end, if there is one.
+        answer: The final answer, or `None`.
+        reason: The reason code of the end, if any.
         message: The reason as a sentence.
         turns: The turns.
         usage: The token usage of the whole run.
@@ -118,7 +118,7 @@ class AgentResult:
 
     @property
     def ok(self) -> bool:
-        """Return whether there is a final answer."""
+        """Return whether the run has a final answer."""
         return self.status is AgentStatus.COMPLETE
 
     @property

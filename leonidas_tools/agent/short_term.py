@@ -74,7 +74,7 @@ class Window:
         """Index of the first message that is not yet summarized."""
         self._summary = ""
 
-    def seen(self, messages: Sequence[Message], wording: Wording) -> Sequence[Message]:
+    def visible_messages(self, messages: Sequence[Message], wording: Wording) -> Sequence[Message]:
         """Return the instructions, the task with the summary, and the messages since then."""
         if not self._summary:
             return messages
@@ -85,8 +85,8 @@ class Window:
         return [*system, task, *rest[self._begin :]]
 
     async def fit(self, messages: Sequence[Message], wording: Wording) -> Usage:
-        """Summarize the oldest messages if there are too many tokens; return the token usage."""
-        if _tokens(self.seen(messages, wording)) <= self._memory.max_tokens:
+        """Summarize the oldest messages if the token limit is exceeded; return the token usage."""
+        if _tokens(self.visible_messages(messages, wording)) <= self._memory.max_tokens:
             return Usage()
         rest = [message for message in messages if message.role != "system"]
         begin = self._new_begin(rest)
@@ -101,7 +101,7 @@ class Window:
             "agent_summarize",
             task=rest[self._task].text[:_MAX_QUOTED_LENGTH],
             summary=self._summary or "-",
-            messages=_quoted(oldest, self._memory.max_tokens * _CHARACTERS_OF_A_TOKEN),
+            messages=_quote_messages(oldest, self._memory.max_tokens * _CHARACTERS_OF_A_TOKEN),
         )
         usage, said = Usage(), ""
         try:
@@ -115,7 +115,7 @@ class Window:
         return usage
 
     def _new_begin(self, rest: Sequence[Message]) -> int:
-        """Return where the newest turns within half of the tokens begin; keep at least one."""
+        """Return the start of the newest turns within half of the tokens; keep at least one."""
         begins = [
             place
             for place, message in enumerate(rest)
@@ -133,7 +133,7 @@ def _tokens(messages: Sequence[Message]) -> int:
     )
 
 
-def _quoted(messages: Sequence[Message], most_characters: int) -> str:
+def _quote_messages(messages: Sequence[Message], most_characters: int) -> str:
     """Return the newest messages as text of limited length, each one limited too."""
     lines = []
     for message in messages:

@@ -13,7 +13,7 @@ from leonidas_tools.redaction import MASK, PLAIN_REDACTION, KnownSecrets
 from leonidas_tools.tools.names import undotted_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from leonidas_tools.agent.models.model import Message, ModelCall
     from leonidas_tools.agent.record import AgentResult
@@ -64,7 +64,11 @@ class _Masked:
         self._tools = {tool.name: tool.tool for tool in result.tools}
         said = [call for message in result.messages for call in message.calls]
         calls = [*said, *(call for turn in result.turns for call in turn.calls)]
-        declared = (text for call in calls for text in self._declared(call))
+        declared = (
+            text
+            for call in calls
+            for text in self._redaction(call.name).declared_in(_mapping(call))
+        )
         self._known = KnownSecrets({*declared, *result.secrets})
         names = {name for tool in self._tools.values() for name in tool.redaction.names}
         # In calls by text, mask a secret by its name too, as it may be too short to search for.
@@ -85,9 +89,6 @@ class _Masked:
     def _redaction(self, name: str) -> Redaction:
         tool = self._tools.get(name)
         return PLAIN_REDACTION if tool is None else tool.redaction
-
-    def _declared(self, call: ModelCall) -> Iterator[str]:
-        yield from self._redaction(call.name).declared_in(_mapping(call))
 
     def _call(self, call: ModelCall) -> ModelCall:
         shown = self._redaction(call.name).arguments(_mapping(call))

@@ -1,7 +1,8 @@
-"""Compare the values that a model reports for a choice with what the user has said.
+"""Compare the values that a model reports for a choice with the user's speech.
 
 A choice counts only if the user has named it, in the words of the question or by its number; so
-neither the model nor a text that it has read can choose. Any other value is asked for again.
+neither the model nor a text that it has read can choose. For any other value, the question is
+repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NUMBER = "{0}|number {0}|option {0}|número {0}|opção {0}|a opção {0}|选{0
 _NUMBER_HAN = "{0}|第{0}|第{0}个|选{0}|选第{0}个|选项{0}|{0}号"
 _OPENERS = "(,:;["
 _END = "."
-"""Stands between utterances, and for the name of an option."""
+"""Separates utterances, and replaces the name of an option."""
 _SIZES = {
     "s": ("small", "pequeno", "pequena", "小"),
     "m": ("medium", "médio", "média", "中"),
@@ -86,7 +87,7 @@ def are_chosen(
     ]
     left = heard
     for field in fields:
-        left = field.left_of(left)
+        left = field.remove_options(left)
     is_whole = left != heard and not any(
         _takes_text(each) and _is_given(each, given.get(name))
         for name, each in properties_of(schema).items()
@@ -106,7 +107,7 @@ def are_numbers_said(
 ) -> bool:
     """Return whether the user has said each number that the model reports.
 
-    A default of the server need not be said, and a number with options counts as a choice.
+    A default of the server needs no utterance, and a number with options counts as a choice.
 
     Example:
         >>> count = {"properties": {"count": {"type": "integer", "default": 1}}}
@@ -131,7 +132,7 @@ def are_numbers_said(
 
 
 def is_yes(value: Any) -> bool:
-    """Return whether a value means yes, which the user must have said explicitly."""
+    """Return whether a value means yes, which requires an explicit yes of the user."""
     return value is True or (isinstance(value, str) and lexicon().judge(value) is Meaning.YES)
 
 
@@ -158,9 +159,9 @@ class _Choice:
     def is_named(self, heard: Sequence[str], others: Sequence[Any]) -> bool:
         """Return whether the words name the chosen values, and no other option.
 
-        `others` are the chosen values of all properties. A default of the server need not be said.
+        `others` are the chosen values of all properties. A server's default needs no utterance.
         """
-        named = list(dict.fromkeys(value for value, _ in self._found(heard)))
+        named = list(dict.fromkeys(value for value, _ in self._find_options(heard)))
         if self._is_named_otherwise(heard):
             return False
         if not named and self._default is not None and self._value == self._default:
@@ -178,13 +179,13 @@ class _Choice:
             value not in self.chosen
             and start >= size
             and tuple(heard[start - size : start]) == self._called
-            for value, (start, _) in self._found(heard)
+            for value, (start, _) in self._find_options(heard)
         )
 
     def is_numbered(self, said: Sequence[str], asked: str) -> bool:
         """Return whether the user has said only the number of the one chosen option."""
         words = [word for clause in clauses_of(asked) for word in (*clause, _END)]
-        told = list(dict.fromkeys(value for value, _ in self._found(words)))
+        told = list(dict.fromkeys(value for value, _ in self._find_options(words)))
         values = [value for value, _ in self._options]
         if told != values or len(said) != 1 or len(self.chosen) != 1:
             return False
@@ -194,15 +195,15 @@ class _Choice:
         numbered = _phrases_for(values.index(self.chosen[0]), numeric=numeric)
         return tuple(named) in numbered
 
-    def left_of(self, words: Sequence[str]) -> list[str]:
-        """Return the words without those that name an option."""
+    def remove_options(self, words: Sequence[str]) -> list[str]:
+        """Return the words that do not name an option."""
         left, end = [], 0
-        for start, length in (at for _, at in self._found(words)):
+        for start, length in (at for _, at in self._find_options(words)):
             left += [*words[end:start], _END]
             end = start + length
         return [*left, *words[end:]]
 
-    def _found(self, words: Sequence[str]) -> Iterator[tuple[Any, tuple[int, int]]]:
+    def _find_options(self, words: Sequence[str]) -> Iterator[tuple[Any, tuple[int, int]]]:
         start = 0
         while start < len(words):
             for name, value in self._names:
@@ -228,7 +229,7 @@ def _is_inside_number(words: Sequence[str], start: int, end: int) -> bool:
 
 
 def _takes_text(schema: Any) -> bool:
-    """Return whether a property accepts any text, which the user may say beside a choice."""
+    """Return whether a property accepts any text, which may accompany a choice."""
     others = ("integer", "number", "boolean")
     return (
         isinstance(schema, dict) and schema.get("type") not in others and not _has_options(schema)
@@ -241,7 +242,7 @@ def _is_given(schema: Any, value: Any) -> bool:
 
 
 def _is_nameable(value: Any) -> bool:
-    """Return whether a value is chosen by name; a boolean needs a yes, null chooses nothing."""
+    """Return whether a value is chosen by name; a boolean requires a yes, null is not a choice."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.calls.call import REPEATED, ResultStatus, ToolCall, ToolResult, repeated
+from leonidas_tools.calls.call import (
+    REPEATED,
+    ResultStatus,
+    ToolCall,
+    ToolResult,
+    build_repeated_result,
+)
 from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import (
     ConfigurationError,
@@ -155,7 +161,9 @@ class Approvals:
             why_not = "approval_failed" if by == FAILURE else "refused"
             question.waiter.set_result((decision, why_not))
         elif decision.answer is Answer.DENY and question.paused is None:
-            self.deliver(question, wording.denied(_tool(question), "refused", decision.reason))
+            self.deliver(
+                question, wording.build_denial(_tool(question), "refused", decision.reason)
+            )
         else:
             self._start(question, decision)
 
@@ -208,7 +216,7 @@ class Approvals:
         self._sharing.setdefault(_key(question.call), []).append(call)
         return self.pending_result(question)
 
-    def left_open(self, question: Question, call: ToolCall) -> ToolResult:
+    def leave_open(self, question: Question, call: ToolCall) -> ToolResult:
         """Return the result of a call whose channel left its question open for a later answer.
 
         If equal calls are made at once, only the first one that is left opens a question.
@@ -239,7 +247,7 @@ class Approvals:
         """Let the question of a call keep the id that it has in another process."""
         self._moved[number] = (approval_id, digest)
 
-    def moved(self, number: int) -> tuple[str, str] | None:
+    def take_moved(self, number: int) -> tuple[str, str] | None:
         """Remove and return the id and the hash that a question had in another process, if any."""
         return self._moved.pop(number, None)
 
@@ -252,11 +260,11 @@ class Approvals:
         """Return the permission of a call, if it has one."""
         return self._grants.get(number)
 
-    def approved(self, number: int, question: Question) -> None:
+    def record_approval(self, number: int, question: Question) -> None:
         """Record that a call was approved; the call may have to wait before it runs."""
         self._approved[number] = question
 
-    def ended(self, number: int) -> None:
+    def remove_approved(self, number: int) -> None:
         """Remove an approved call."""
         self._approved.pop(number, None)
 
@@ -280,7 +288,7 @@ class Approvals:
             if question.paused is not None:
                 question.paused.abort()
             question.announce_closed("withdrawn", by="session")
-            self._tell_sharing(question.call, wording.denied(_tool(question), "withdrawn"))
+            self._tell_sharing(question.call, wording.build_denial(_tool(question), "withdrawn"))
 
     def withdraw_by_tool(self, question: Question) -> None:
         """Withdraw a question for the tool that asked it, and let the call continue."""
@@ -316,7 +324,7 @@ class Approvals:
         With `waits`, the first call waits for the result, so that it need not name the question.
         `instead_of` is the first call, if it runs the other in its place.
         """
-        call = self._granted_call(question, decision)
+        call = self._grant_call(question, decision)
         if call.tool is None:
             question.abort_resume(call)
             return _unknown_tool(question)
@@ -343,7 +351,7 @@ class Approvals:
 
     def tell_running(self, call: ToolCall) -> None:
         """Notify the `on_outcome` listeners that a call runs again, so its result is outdated."""
-        self.tell_outcome(call, repeated(call.name))
+        self.tell_outcome(call, build_repeated_result(call.name))
 
     def tell_outcome(self, call: ToolCall, result: ToolResult) -> None:
         """Notify the `on_outcome` listeners of a result that another call returns."""
@@ -366,7 +374,7 @@ class Approvals:
             self._sharing.pop(_key(call), None)
 
     def _start(self, question: Question, decision: Decision, why_not: str = "refused") -> None:
-        call = self._granted_call(question, decision, why_not)
+        call = self._grant_call(question, decision, why_not)
         if call.tool is None:
             question.abort_resume(call)
             self.deliver(question, _unknown_tool(question))
@@ -380,7 +388,7 @@ class Approvals:
         question.asking.runner.start(call, on_end, question.sinks)
 
     def _resume(self, question: Question, decision: Decision, why_not: str) -> None:
-        """Resume the waiting call that asked, or else run it as a new call."""
+        """Resume the waiting call that asked, or run it as a new call if it has ended."""
         if question.waiter is not None:
             question.waiter.set_result((decision, why_not))
         else:
@@ -388,10 +396,10 @@ class Approvals:
 
     def _revoke(self, question: Question, call: ToolCall) -> None:
         self._grants.pop(call.number, None)
-        self.ended(call.number)
+        self.remove_approved(call.number)
         question.abort_resume(call)
 
-    def _granted_call(
+    def _grant_call(
         self, question: Question, decision: Decision, why_not: str = "refused"
     ) -> ToolCall:
         """Return a new copy of the call, with the permission to run once."""
@@ -405,7 +413,7 @@ class Approvals:
             digest=digest, request=question.request, by_silence=why_not == _EXPIRED
         )
         if decision.answer is not Answer.DENY:
-            self.approved(call.number, question)
+            self.record_approval(call.number, question)
         question.resume(call, decision, why_not)
         return call
 
@@ -418,7 +426,7 @@ class Approvals:
         if question.waiter is not None or proceeds or question.paused is not None:
             self._resume(question, decision, _EXPIRED)
         else:
-            self.deliver(question, wording.denied(_tool(question), _EXPIRED))
+            self.deliver(question, wording.build_denial(_tool(question), _EXPIRED))
 
     def _close(self, question: Question, code: str) -> None:
         del self._open[question.request.id]
@@ -522,7 +530,7 @@ def _fit_decision(question: Question, decision: Decision) -> Decision:
         return decision if is_no else Decision.approve()  # no rule asks: "always" has no meaning
     if decision.answer is not Answer.EDIT:
         return decision
-    return replace(decision, arguments=question.validate(_without_fixed(question, given)))
+    return replace(decision, arguments=question.validate(_drop_fixed(question, given)))
 
 
 def _with_question(question: Question, decision: Decision, result: ToolResult) -> ToolResult:
@@ -546,8 +554,8 @@ def _with_question(question: Question, decision: Decision, result: ToolResult) -
     return replace(result, result=body, message=message, error=None)
 
 
-def _without_fixed(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
-    """Return edited arguments without those that the settings fix."""
+def _drop_fixed(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
+    """Return edited arguments without the arguments that the settings fix."""
     shown, fixed = question.request.details, question.call.as_run({})
     for name in edited.keys() & fixed.keys():
         if edited[name] != shown.get(name):

@@ -48,7 +48,7 @@ async def confirm(
         ToolDeniedError: The question is unknown or already closed.
     """
     desk = session.get(Approvals)
-    question = _asked_of_model(desk, approval_id)
+    question = _get_model_question(desk, approval_id)
     if question.request.schema is not None and yes:
         raise ToolDeniedError(say("wants_answers"), reason_code="wants_answers")
     if question.voice is None and yes:
@@ -60,14 +60,14 @@ async def confirm(
         decision = desk.settle(question, Decision.deny(reason), by="voice")
         if question.paused is not None:
             return question, await desk.run(question, decision)
-        denied = refusal or wording.denied(question.request.tool, "refused", reason)
+        denied = refusal or wording.build_denial(question.request.tool, "refused", reason)
         desk.tell_outcome(question.call, denied)
         return question, denied
     decision = desk.settle(question, Decision.approve(), by="voice")
     return question, await desk.run(question, decision)
 
 
-def _asked_of_model(desk: Approvals, question_id: str) -> Question:
+def _get_model_question(desk: Approvals, question_id: str) -> Question:
     """Return an open question; raise if a channel asks it, as the model does not know of it."""
     question = desk.question(question_id)
     if question.waiter is not None:
@@ -82,10 +82,10 @@ async def _unproven_yes(desk: Approvals, question: Question, *, yes: bool) -> To
         return await _ask_again(desk, question, "doubtful") if said_yes else None
     if desk.is_behind_another(question):
         return question.pending_result("waits")
-    proof = await _proven(question)
+    proof = await _wait_for_proof(question)
     desk.question(question.request.id)  # raises if another answer has arrived meanwhile
     if proof is Proof.NO:
-        return wording.denied(question.request.tool, "contradicted")
+        return wording.build_denial(question.request.tool, "contradicted")
     return None if proof is Proof.YES else await _unproven(desk, question, proof)
 
 
@@ -97,16 +97,16 @@ async def _unproven(desk: Approvals, question: Question, proof: Proof) -> ToolRe
         return await _ask_again(desk, question, "doubtful")
     exchange = question.exchange()
     if not question.transcript.user_is_heard:
-        return _not_transcribed("user_not_transcribed")
+        return _deny_without_transcript("user_not_transcribed")
     if not exchange.model_spoke:
         return question.pending_result("not_answered")
     if not exchange.model_words:
-        return _not_transcribed("model_not_transcribed")
+        return _deny_without_transcript("model_not_transcribed")
     return question.pending_result(proof.value)
 
 
 async def _ask_again(desk: Approvals, question: Question, why: str) -> ToolResult:
-    """Return the result that makes the model ask once more; deny the call after the last time."""
+    """Return the result that makes the model ask again; deny the call after the last attempt."""
     question.unclear_answers += 1
     if question.unclear_answers < MAX_UNCLEAR_ANSWERS:
         question.discard_answers()
@@ -114,12 +114,12 @@ async def _ask_again(desk: Approvals, question: Question, why: str) -> ToolResul
     decision = desk.settle(question, Decision.deny(), by="voice")
     if question.paused is not None:
         return await desk.run(question, decision)
-    denied = wording.denied(question.request.tool, "not_understood")
+    denied = wording.build_denial(question.request.tool, "not_understood")
     desk.tell_outcome(question.call, denied)
     return denied
 
 
-def _not_transcribed(key: str) -> ToolResult:
+def _deny_without_transcript(key: str) -> ToolResult:
     logger.warning(
         "A question cannot be answered by voice, because speech is not transcribed: set "
         "input_audio_transcription and output_audio_transcription in the configuration of the "
@@ -128,7 +128,7 @@ def _not_transcribed(key: str) -> ToolResult:
     return ToolResult(status=ResultStatus.DENIED, message=say(key), reason_code="no_transcript")
 
 
-async def _proven(question: Question, *, hears_out: bool = False) -> Proof:
+async def _wait_for_proof(question: Question, *, hears_out: bool = False) -> Proof:
     """Wait for the transcript, and return the proof that it contains.
 
     Transcriptions may arrive in pieces, and later than the model's call. An answer counts when its
@@ -185,7 +185,7 @@ async def answer(
         ToolValidationError: The answers are invalid; the question stays open.
     """
     desk = session.get(Approvals)
-    question = _asked_of_model(desk, question_id)
+    question = _get_model_question(desk, question_id)
     if question.request.schema is None:
         raise ToolDeniedError(say("wants_confirmation"), reason_code="wants_confirmation")
     decision = Decision.deny() if answers is None else Decision.fill(question.validate(answers))
@@ -205,7 +205,7 @@ async def _unproven_values(
     """Return the refusal of values without evidence in the transcript; `None` if they count."""
     given = decision.arguments or {}
     refuses = _refuses(decision)
-    proof = await _proven(question, hears_out=refuses)
+    proof = await _wait_for_proof(question, hears_out=refuses)
     desk.question(question.request.id)  # raises if another answer has arrived meanwhile
     if proof is Proof.NO and refuses:
         proof = Proof.YES

@@ -27,7 +27,7 @@ class Inquiry:
     title: Callable[[str, Wording], str]
     """Returns the question, as a sentence that can be spoken, in a language such as `en`."""
     details: Mapping[str, Any]
-    """Details shown beside the question."""
+    """Details shown with the question."""
     answered: asyncio.Future[tuple[Decision, str]]
     """Receives the decision, and a reason code for a denial."""
     schema: Mapping[str, Any] | None = None

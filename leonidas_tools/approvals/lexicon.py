@@ -34,7 +34,7 @@ MAX_ANSWER_CHARACTERS = 200
 _OPEN = re.compile(r"[?？…¿؟\"“”«»]|\.\.|[-,;，、:\u2013\u2014]\s*\Z")  # noqa: RUF001 - of several scripts
 """Signs of a question or of an unfinished answer."""
 _PAST = re.compile(r"[éíóúòù]e?s?\Z")
-"""Accents by which Romance languages tell "he sent" and "sent" from "send"."""
+"""Accents that distinguish "he sent" and "sent" from "send" in Romance languages."""
 _MAX_JUDGED_CHARACTERS = 2_000
 _MAX_GREETING_WORDS = 8
 _TABLES = Path(__file__).with_name("consent")
@@ -75,19 +75,19 @@ class ConsentWords:
 
     Args:
         yes: Consents. None may refer to the subject of a question, as "accept" or "continue" do.
-        polite: Words that may stand beside a consent.
-        no: Words that refuse. Beside a consent, they make the answer doubtful.
+        polite: Words that may accompany a consent.
+        no: Words that refuse. Together with a consent, they make the answer doubtful.
         stop: Words that refuse, unless the question asks whether to do just that.
         exclude: Words that except something, such as "without".
         doubt: Words that make any answer doubtful, among them phrases with a word of refusal that
             refuse nothing, such as "no hurry".
         both: Words for two values, such as "both".
         pronouns: Objects of a repeated verb, as in "send it".
-        choosing: Words that express a choice, beside the name of an option.
-        links: Words beside the repeated words of a question, such as articles.
+        choosing: Words that express a choice, together with the name of an option.
+        links: Words that may accompany the repeated words of a question, such as articles.
         joins: Words by which a question names several things, such as "and".
         asking: Words of a question before its verb, such as "shall" and "I".
-        verb_last: Those of them after which the verb comes last.
+        verb_last: The subset after which the verb comes last.
         endings: Endings of verbs, so that "envíalo" repeats "envío".
         greetings: Words that the model may say before a question.
         again: The sentence after a repeated question that tells the user which words count.
@@ -217,7 +217,7 @@ class Lexicon:
         return is_known and any(each.kind in _REFUSALS for each in phrases)
 
     def is_firm(self, words: Sequence[str], *, is_whole: bool) -> bool:
-        """Return whether words have no refusal and no doubt; if `is_whole`, nothing unknown."""
+        """Return whether words have no refusal and no doubt; if `is_whole`, no unknown words."""
         idle = self.links | self._choosing | {_STOP}
         return all(
             phrase.kind in _LOOSE
@@ -426,7 +426,7 @@ def _plain(word: str) -> str:
 
 
 def is_complete(text: str) -> bool:
-    """Return whether a text is short enough, has an end and asks nothing."""
+    """Return whether a text is short enough, is complete and is not a question."""
     return len(text) <= MAX_ANSWER_CHARACTERS and _OPEN.search(text.strip()) is None
 
 

@@ -134,7 +134,7 @@ class Question:
         return wording.pending(self.request, self._forms[is_repeated], again)
 
     def exchange(self) -> Exchange:
-        """Return what was said since the model received the question."""
+        """Return the speech since the model received the question."""
         wants_more = self.request.schema is not None
         return self.transcript.exchange(
             self.position,
@@ -144,11 +144,11 @@ class Question:
         )
 
     def proof(self, exchange: Exchange) -> Proof:
-        """Judge an exchange: a yes counts only if all that the user has said since is a yes."""
+        """Judge an exchange: a yes counts only if all later speech of the user is a yes."""
         answers = [each for each in exchange.answers if each.text.strip()]
         if exchange.forgotten or not exchange.asked:
             return Proof.NOT_ASKED
-        if any(self._judged(each.text) is Meaning.NO for each in answers):
+        if any(self._judge(each.text) is Meaning.NO for each in answers):
             return Proof.NO
         if not answers:
             return Proof.NOT_ANSWERED
@@ -158,7 +158,7 @@ class Question:
         joined = " " if all(each.over for each in answers) else ""
         whole = [*texts, joined.join(texts)]
         is_yes = (
-            all(self._judged(each) is Meaning.YES for each in whole)
+            all(self._judge(each) is Meaning.YES for each in whole)
             and not any(each.broken for each in answers)
             and not all(each.ambiguous for each in answers)
             and all(map(self._is_harmless, exchange.meanwhile))
@@ -192,7 +192,7 @@ class Question:
         asked = str(self.request.details.get("message", self.request.title))
         forms = {asked, self.voice or asked}
         return any(self.request.lexicon.asks(exchange.speech, each) for each in forms) and any(
-            self._judged(each.text) is Meaning.YES for each in exchange.answers
+            self._judge(each.text) is Meaning.YES for each in exchange.answers
         )
 
     def is_contradicted(self, given: Mapping[str, Any]) -> bool:
@@ -213,7 +213,7 @@ class Question:
             if is_no(each) and not (agrees and name in defaults and defaults[name] == each)
         ]
         answers = self.exchange().answers if said_no else []
-        return any(self._judged(each.text) is Meaning.YES for each in answers)
+        return any(self._judge(each.text) is Meaning.YES for each in answers)
 
     def is_chosen(self, given: Mapping[str, Any]) -> bool:
         """Return whether the user has since named the choices among the values."""
@@ -226,7 +226,7 @@ class Question:
         said = [each.text for each in self.exchange().answers]
         return are_numbers_said(self.request.schema or {}, given, said)
 
-    def _judged(self, text: str) -> Meaning:
+    def _judge(self, text: str) -> Meaning:
         return self.request.judge(text, self.voice or "")
 
     def _is_harmless(self, said: Utterance) -> bool:
@@ -235,7 +235,7 @@ class Question:
         It may be the late transcription of an earlier sentence, so it never counts as the answer.
         Unless its transcription has finished, the next words may belong to it.
         """
-        words = self._judged(said.text)
+        words = self._judge(said.text)
         return said.over and words is not Meaning.NO and (said.goes_on or words is Meaning.YES)
 
     def _is_asked_in(self, speech: str) -> bool:
@@ -247,13 +247,13 @@ class Question:
 
     @property
     def _forms(self) -> tuple[str, str]:
-        """Return the question, and the question as it is asked after an unclear answer."""
+        """Return the question, and its wording after an unclear answer."""
         asked = self.voice or ""
         more = self.request.schema is None
         return asked, f"{asked} {self.request.lexicon.again(self.language)}" if more else asked
 
     def resume(self, call: ToolCall, decision: Decision, why_not: str) -> None:
-        """Pass the answer to the paused call, if there is one, and let `call` resume it."""
+        """Pass the answer to the paused call, if any, and let `call` resume it."""
         if self.paused is not None:
             self.paused.answer(decision, why_not)
             call.session.get(PausedCalls).put(call.number, self.paused)

@@ -39,7 +39,7 @@ _NOTHING_PREFERRED = Preferred()
 class SessionPolicy:
     """The policy of one session; the application may change it at any time.
 
-    No tool of the library changes it, so the model cannot extend what a session may do.
+    No tool of the library changes it, so the model cannot extend the rights of a session.
 
     Args:
         mode: The mode of the session; `None` for the mode of the user's preferences, or else of the
@@ -76,7 +76,7 @@ class SessionPolicy:
         self.channel: Channel | None = None
         """Asks the person of this session; `None` for the channel of all sessions."""
         self.keep_always: Callable[[Rule], None] | None = None
-        """Stores an "always" in the user's preferences; `None` if there are none."""
+        """Stores an "always" in the user's preferences, if any."""
 
     @property
     def mode(self) -> Mode | None:
@@ -101,7 +101,7 @@ class SessionPolicy:
 
     @property
     def is_silent(self) -> bool:
-        """Return whether the policy adds nothing to the settings."""
+        """Return whether the policy leaves the settings unchanged."""
         return not (
             self._mode
             or self.rules
@@ -113,7 +113,7 @@ class SessionPolicy:
 
     @property
     def all_rules(self) -> tuple[Rule, ...]:
-        """Return all rules that apply to this session besides those of the settings."""
+        """Return all rules that apply to this session in addition to the settings."""
         return (*self.rules, *self.always, *self._preferred.always)
 
     def mode_or(self, usual: Mode) -> Mode:
@@ -127,7 +127,8 @@ class SessionPolicy:
     def autonomous_once(self, tool: str, *, seconds: float = 60.0) -> None:
         """Let only the next call of a tool run as in the mode `autonomous`.
 
-        It changes only what would be asked in the mode `ask`: rules of the user still ask or deny.
+        It affects only calls that need approval in the mode `ask`: rules of the user still ask or
+        deny.
 
         Args:
             tool: The tool's own name.

@@ -132,7 +132,7 @@ class ValueSpeaker:
         text = _json(value)
         if len(text) > _MAX_SHORTENED_CHARACTERS or not _is_plain(text, self.language):
             raise UnsayableError
-        return self._shortened(text)
+        return self._shorten(text)
 
     def _say_text(self, text: str) -> str:
         if not text:
@@ -143,13 +143,13 @@ class ValueSpeaker:
             return "hidden"
         if MASK in text or not _is_plain(text, self.language):
             raise UnsayableError
-        said = self._shortened(text)
+        said = self._shorten(text)
         if _pretends(said, self.names):
             raise UnsayableError
         return said
 
     @staticmethod
-    def _shortened(text: str) -> str:
+    def _shorten(text: str) -> str:
         if len(text) <= _MAX_SPOKEN_CHARACTERS:
             return text
         half = _MAX_SPOKEN_CHARACTERS // 2
@@ -211,7 +211,7 @@ def _pretends(text: str, names: tuple[str, ...]) -> bool:
 
 @functools.lru_cache
 def _further(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that finds a name where a further argument could begin."""
+    """Return a pattern that finds a name at the possible start of another argument."""
     said = "|".join(re.escape(name.replace("_", " ")).replace(r"\ ", "[ _]") for name in names)
     return re.compile(rf"[,;:?!.]\s*(?:{said})\b", re.IGNORECASE)
 

@@ -101,7 +101,7 @@ class TerminalChannel:
             if refused is not None:
                 return refused
             if request.schema is not None:
-                return await self._filled(request, request.schema)
+                return await self._ask_for_values(request, request.schema)
             choice = "terminal_choice" if self._always else "terminal_choice_once"
             while True:
                 self._write(request.words.text(choice))
@@ -131,7 +131,9 @@ class TerminalChannel:
                 return decision
         return None
 
-    async def _filled(self, request: ApprovalRequest, schema: Mapping[str, Any]) -> Decision:
+    async def _ask_for_values(
+        self, request: ApprovalRequest, schema: Mapping[str, Any]
+    ) -> Decision:
         """Ask for one value after another, and skip each with an empty line."""
         if request.problem is not None:
             self._write(f"{_ends(visible(request.problem), request.words)}\n")
@@ -151,7 +153,7 @@ class TerminalChannel:
     async def _line(self, request: ApprovalRequest) -> str:
         """Read a line in a daemon thread, so that the program can exit while it waits.
 
-        A thread that still reads for a question that was withdrawn reads for this one.
+        A thread that was reading for a withdrawn question reads for this one.
         """
         loop = asyncio.get_running_loop()
         line: asyncio.Future[str] = loop.create_future()

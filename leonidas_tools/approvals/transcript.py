@@ -55,7 +55,7 @@ class Utterance:
     goes_on: bool = False
     """True if it continues an utterance that began earlier."""
     ambiguous: bool = False
-    """True if it may answer something else that the model has said since the question."""
+    """True if it may answer a later statement of the model."""
 
     def hear(self, text: str, number: int) -> None:
         """Append a piece."""
@@ -85,7 +85,7 @@ class Exchange:
 
 
 class Transcript:
-    """Records what the user and the model say in a session, and when turns end.
+    """Records the speech of the user and the model in a session, and the ends of turns.
 
     `LiveToolSession` writes to it. Your own receive loop calls `user_said`, `model_spoke` and
     `turn_ended`.
@@ -158,7 +158,7 @@ class Transcript:
         self._add("connection")
         self._changed.set()
 
-    def said_lately(self, most_characters: int) -> str:
+    def recent_speech(self, most_characters: int) -> str:
         """Return the last characters of the user's speech."""
         texts: list[str] = []
         left = most_characters
@@ -206,9 +206,9 @@ class Transcript:
         repeats: Callable[[str], bool] = lambda _: False,
         interrupted: bool = False,
     ) -> Exchange:
-        """Return what was said about a question.
+        """Return the exchange about a question.
 
-        An answer is what the user says after a turn in which the model asked the question. Speech
+        An answer is the user's speech after a turn in which the model asked the question. Speech
         that is transcribed while the model still speaks may belong to an earlier sentence.
 
         Args:
@@ -232,7 +232,7 @@ class Transcript:
         return any(each.kind == "connection" and each.number > position for each in self._heard)
 
     async def wait_for_change(self, seconds: float) -> bool:
-        """Wait until the user says more or a turn ends; return whether this happened in time."""
+        """Wait until the user speaks again or a turn ends; return whether this happened in time."""
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -407,7 +407,7 @@ class _ExchangeReader:
         self._speech, self._meanwhile, self._over_model = None, [], None
 
     def _end_other_turn(self, speech: list[str], *, is_cut: bool) -> None:
-        """Make later answers ambiguous: a yes may be meant for what the model has said since.
+        """Make later answers ambiguous: a yes may refer to later speech of the model.
 
         Speech during a turn that ends by itself may be the late transcription of an answer, unless
         that turn asks something.

@@ -238,7 +238,7 @@ class _SearchableText:
     def __init__(self, text: str) -> None:
         self._text = _after_refusals(_normal(text))
         self.takes_back = lexicon().only_refuses(text)
-        """True if the user only refuses what was said before."""
+        """True if the utterance only refuses an earlier one."""
         plain = f" {' '.join(_spoken_chunks(self._text))} "
         owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
         self._chunks = plain if owners == plain else f"{plain}{_OTHER}{owners}"
@@ -272,7 +272,7 @@ class _SearchableText:
 
 
 def _not_taken_back(heard: Iterable[_SearchableText]) -> Iterator[_SearchableText]:
-    """Yield utterances, the latest first, without those that the next one takes back."""
+    """Yield utterances, the latest first, except those that the next one retracts."""
     is_taken_back = False
     for said in heard:
         if not is_taken_back:
@@ -281,7 +281,7 @@ def _not_taken_back(heard: Iterable[_SearchableText]) -> Iterator[_SearchableTex
 
 
 def _after_refusals(text: str) -> str:
-    """Return what an utterance says after its last sentence with a word of refusal or exception."""
+    """Return the text after the last sentence with a word of refusal or exception."""
     kept = ""
     pieces = [*_SENTENCES.split(text), ""]
     for sentence, stop in zip(pieces[::2], pieces[1::2], strict=True):

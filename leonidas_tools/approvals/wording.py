@@ -46,10 +46,10 @@ def question(
         'Shall I do this: send money, to Ana?'
     """
     usual = words.template("approval_question", language)
-    return _question(tool, arguments, rule, usual, partial(_shown, words=words))
+    return _question(tool, arguments, rule, usual, partial(_format_value, words=words))
 
 
-def spoken_question(  # noqa: PLR0913 - the parts of a question
+def build_spoken_question(  # noqa: PLR0913 - the parts of a question
     tool: str,
     arguments: Mapping[str, Any],
     rule: Rule,
@@ -72,7 +72,7 @@ def spoken_question(  # noqa: PLR0913 - the parts of a question
         >>> from leonidas_tools.rules.rule import Decide, Rule
         >>> asking = Rule(name="r", decide=Decide.ASK)
         >>> long = {"line": "ls" * 50}
-        >>> spoken_question("run", long, asking, language="en", shortens=False) is None
+        >>> build_spoken_question("run", long, asking, language="en", shortens=False) is None
         True
     """
     usual = words.template("approval_question", language)
@@ -87,10 +87,10 @@ def spoken_question(  # noqa: PLR0913 - the parts of a question
         return None
     if any(map(has_question, arguments.values())):  # else a yes might answer that question
         said = f"{said} {usual.format(what=tool.replace('_', ' '))}"
-    return noticed(notice, said)
+    return prepend_notice(notice, said)
 
 
-def noticed(notice: str, question: str) -> str:
+def prepend_notice(notice: str, question: str) -> str:
     """Return a question after a notice, which may be empty."""
     return f"{notice} {question}" if notice else question
 
@@ -102,8 +102,8 @@ def fixed_question(question: str, language: str) -> str | None:
 
 def _question(tool: str, arguments: Mapping[str, Any], rule: Rule, usual: str, speak: _Say) -> str:
     if rule.message is not None:
-        return _completed(_counting(rule, arguments), arguments, speak)
-    what = [tool.replace("_", " "), *_named(arguments, speak)]
+        return _complete_message(_counting(rule, arguments), arguments, speak)
+    what = [tool.replace("_", " "), *_format_arguments(arguments, speak)]
     return usual.format(what=", ".join(what))
 
 
@@ -124,19 +124,19 @@ def _is_list(path: str, arguments: Mapping[str, Any]) -> bool:
     return [type(each) for each in found] in ([list], [tuple])
 
 
-def _completed(message: str, arguments: Mapping[str, Any], speak: _Say) -> str:
+def _complete_message(message: str, arguments: Mapping[str, Any], speak: _Say) -> str:
     """Fill in a rule's message, and append the arguments that it does not mention."""
     named = {re.split(r"[.\[]", path, maxsplit=1)[0] for path in places_in(message)}
     rest = {name: value for name, value in arguments.items() if name not in named}
-    more = f" ({', '.join(_named(rest, speak))})" if rest else ""
-    return _filled(message, arguments, speak) + more
+    more = f" ({', '.join(_format_arguments(rest, speak))})" if rest else ""
+    return _fill_places(message, arguments, speak) + more
 
 
-def _named(arguments: Mapping[str, Any], speak: _Say) -> list[str]:
+def _format_arguments(arguments: Mapping[str, Any], speak: _Say) -> list[str]:
     return [f"{name.replace('_', ' ')} {speak(value)}" for name, value in arguments.items()]
 
 
-def filled(rule: Rule, arguments: Mapping[str, Any]) -> str:
+def format_rule_message(rule: Rule, arguments: Mapping[str, Any]) -> str:
     """Return a rule's message with the arguments in place of `{path}`.
 
     `{files.count}` is the number of items of a list, and `{count}` that of the list in the rule's
@@ -145,13 +145,13 @@ def filled(rule: Rule, arguments: Mapping[str, Any]) -> str:
     Example:
         >>> from leonidas_tools.rules.rule import Decide, Rule
         >>> many = Rule(name="many", decide=Decide.DENY, message="{count} files are too many.")
-        >>> filled(many, {"files": ["a", "b"]})
+        >>> format_rule_message(many, {"files": ["a", "b"]})
         '2 files are too many.'
     """
-    return _filled(_counting(rule, arguments), arguments, _shown)
+    return _fill_places(_counting(rule, arguments), arguments, _format_value)
 
 
-def _filled(message: str, arguments: Mapping[str, Any], speak: _Say) -> str:
+def _fill_places(message: str, arguments: Mapping[str, Any], speak: _Say) -> str:
     return _PLACE.sub(lambda match: _at(match[1], arguments, speak), message)
 
 
@@ -183,10 +183,10 @@ def _values_for(path: str, arguments: Mapping[str, Any]) -> Sequence[Any]:
     return numbers or found or [len(each) for each in counted]
 
 
-def _shown(value: Any, words: Wording | None = None) -> str:
+def _format_value(value: Any, words: Wording | None = None) -> str:
     """Return a value as text for a person; shorten a very long one in the middle."""
     if isinstance(value, list | tuple):
-        text = ", ".join(_shown(each, words) for each in value)
+        text = ", ".join(_format_value(each, words) for each in value)
     elif isinstance(value, str):
         text = value
     else:
@@ -202,7 +202,7 @@ def _shown(value: Any, words: Wording | None = None) -> str:
 def still_open(request: ApprovalRequest, key: str, reason_code: str | None = None) -> ToolResult:
     """Return the result of a call whose question the model need not ask now.
 
-    `key` is that of the text, and the reason code if that is not given.
+    `key` is the key of the text, and the default of the reason code.
     """
     return ToolResult(
         status=ResultStatus.PENDING_APPROVAL,
@@ -260,17 +260,17 @@ def too_many(tool: str) -> ToolResult:
     )
 
 
-def denied_by_rule(tool: str, arguments: Mapping[str, Any], rule: Rule) -> ToolResult:
+def build_rule_denial(tool: str, arguments: Mapping[str, Any], rule: Rule) -> ToolResult:
     """Return the result of a call that a rule denies."""
     said = say("denied_by_rule", tool=tool)
     if rule.message:
         own = type(rule.message) is MessageText  # without placeholders
-        reason = rule.message if own else filled(rule, arguments)
+        reason = rule.message if own else format_rule_message(rule, arguments)
         said = say("denied_by_rule_because", tool=tool, reason=reason)
     return ToolResult(status=ResultStatus.DENIED, message=said, reason_code="denied_by_rule")
 
 
-def denied(tool: str, reason_code: str, reason: str | None = None) -> ToolResult:
+def build_denial(tool: str, reason_code: str, reason: str | None = None) -> ToolResult:
     """Return the result of a call that a person has not approved.
 
     `reason` is the person's own reason.
@@ -287,7 +287,12 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     """Describe in a sentence which arguments a person has changed."""
     names = [k for k in {**before, **after} if before.get(k) != after.get(k)]
     edits = [
-        say("user_edit", name=k, now=_shown(after.get(k)), before=_shown(before.get(k)))
+        say(
+            "user_edit",
+            name=k,
+            now=_format_value(after.get(k)),
+            before=_format_value(before.get(k)),
+        )
         for k in names
     ]
     return say("user_edited", changes=join(*edits, between=", ")) if edits else None

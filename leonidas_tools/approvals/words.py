@@ -117,7 +117,7 @@ def _number_words() -> dict[str, int]:
 
 
 def _with_numbers(tokens: list[str]) -> list[str]:
-    """Replace numbers in words by digits; join ambiguous ones to a token that matches nothing."""
+    """Replace numbers in words by digits; join ambiguous ones to a token without a match."""
     words, found, i = _number_words(), [], 0
     while i < len(tokens):
         end = i
@@ -130,13 +130,13 @@ def _with_numbers(tokens: list[str]) -> list[str]:
         ):  # fmt: skip
             end += 1
         if end > i:
-            found.append(_spelled(tokens[i:end], words))
+            found.append(_parse_spelled(tokens[i:end], words))
             i = end
             continue
         while end < len(tokens) and (tokens[end] in _ZH or tokens[end] in _ZH_SCALES):
             end += 1
         if end > i:
-            found.append(_spelled_zh(tokens[i:end]))
+            found.append(_parse_spelled_zh(tokens[i:end]))
             i = end
             continue
         scale = _SCALES.get(tokens[i])
@@ -148,7 +148,7 @@ def _with_numbers(tokens: list[str]) -> list[str]:
     return found
 
 
-def _spelled(tokens: Sequence[str], words: Mapping[str, int]) -> str:
+def _parse_spelled(tokens: Sequence[str], words: Mapping[str, int]) -> str:
     """Parse a number in English or Portuguese words; return others as one unmatched token."""
     total = current = 0
     room = 10**12
@@ -169,7 +169,7 @@ def _spelled(tokens: Sequence[str], words: Mapping[str, int]) -> str:
     return _number(Decimal(total + current))
 
 
-def _spelled_zh(tokens: Sequence[str]) -> str:
+def _parse_spelled_zh(tokens: Sequence[str]) -> str:
     if all(token in _ZH for token in tokens):
         return _number(Decimal("".join(str(_ZH[token]) for token in tokens)))
     total = section = digit = 0
@@ -206,7 +206,7 @@ _PERCENT = frozenset({"%", "percent", "cento"})
 
 
 def numbers_in(text: str) -> set[Decimal]:
-    """Return the numbers that a speaker may have meant, without their signs.
+    """Return the numbers that an utterance may denote, without their signs.
 
     Digits count in every language, and numerals in English, Portuguese and Chinese: also ordinals,
     words such as "a dozen", fractions, percentages, and a number dictated digit by digit.
@@ -224,7 +224,7 @@ def numbers_in(text: str) -> set[Decimal]:
         if digits:
             run += digits
             found.update(map(Decimal, digits))
-            found |= _continued(Decimal(digits[-1]), tokens[place + 1 : place + 4])
+            found |= _read_suffix(Decimal(digits[-1]), tokens[place + 1 : place + 4])
             continue
         joined = "".join(run)
         if joined.isdecimal():
@@ -246,7 +246,7 @@ def _digits_of(token: str) -> list[str]:
     return [token] if token.isdecimal() else []
 
 
-def _continued(number: Decimal, after: list[str]) -> set[Decimal]:
+def _read_suffix(number: Decimal, after: list[str]) -> set[Decimal]:
     """Return the values of a number with the decimals, half or percent sign after it."""
     found: set[Decimal] = set()
     decimals = "".join(_digits_of(after[1])) if len(after) > 1 else ""

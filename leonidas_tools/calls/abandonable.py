@@ -20,7 +20,7 @@ _GRACE_SECONDS = 2.0
 
 
 class AbandonableTask(asyncio.Task[None]):
-    """A task that can report itself as done while its coroutine still runs.
+    """A task that can report itself as done while its coroutine is running.
 
     This happens two seconds after a cancellation that the coroutine ignores.
     """
@@ -106,7 +106,7 @@ def detach(task: asyncio.Task[Any]) -> None:
     # The loop would close the async generators of the task, which raises while they run.
     generators = getattr(task.get_loop(), "_asyncgens", None)
     if generators is not None:
-        generators.difference_update([a for a in _awaited(task) if inspect.isasyncgen(a)])
+        generators.difference_update([a for a in _walk_awaits(task) if inspect.isasyncgen(a)])
 
 
 def _keep_for_ever(task: asyncio.Task[Any]) -> None:
@@ -124,7 +124,7 @@ def _release(task: asyncio.Task[Any]) -> None:
     ctypes.pythonapi.Py_DecRef(ctypes.py_object(task))
 
 
-def _awaited(task: asyncio.Task[Any]) -> Iterator[Any]:
+def _walk_awaits(task: asyncio.Task[Any]) -> Iterator[Any]:
     """Yield the coroutines and generators that a task is suspended in, the outermost first."""
     inner: Any = task.get_coro()
     seen: set[int] = set()

@@ -32,7 +32,7 @@ REPEATED = "repeated_call"
 DUPLICATE_CALL = "duplicate_call"
 """Reason code of the result of an equal call that the model made in the same turn."""
 CANCELLED_CALL = "cancelled_call"
-"""The reason code of a result that an equal call had, which a barge-in cancelled."""
+"""The reason code of a result reused from an equal call that a barge-in cancelled."""
 
 _MAX_NAME_LENGTH = 256
 _NO_ARGUMENTS: Mapping[str, Any] = {}
@@ -42,13 +42,13 @@ class ResultStatus(StrEnum):
     """The status of a result, as the model reads it."""
 
     OK = "ok"
-    """The tool did what it was asked."""
+    """The tool succeeded."""
     NO_RESULTS = "no_results"
-    """It did, and found nothing; asking again does not help."""
+    """The tool ran and found no results; a retry does not help."""
     INVALID_ARGUMENT = "invalid_argument"
-    """The arguments do not fit; nothing was run."""
+    """The arguments are invalid; the tool did not run."""
     NOT_FOUND = "not_found"
-    """There is no such tool, or what was asked for does not exist."""
+    """The tool, or the requested object, does not exist."""
     DISABLED = "disabled"
     """The tool is switched off, or in maintenance."""
     DENIED = "denied"
@@ -60,7 +60,7 @@ class ResultStatus(StrEnum):
     UNKNOWN_OUTCOME = "unknown_outcome"
     """The call ended when its effect may have happened, and nobody knows whether it did."""
     UNAVAILABLE = "unavailable"
-    """What the tool needs cannot be reached now."""
+    """A service that the tool needs is temporarily unavailable."""
     FAILED = "failed"
     """The tool raised an error."""
     CANCELLED = "cancelled"
@@ -76,16 +76,16 @@ _WORDS: Mapping[ResultStatus, str] = {status: status.value for status in ResultS
 _OK, _NO_RESULTS = ResultStatus.OK, ResultStatus.NO_RESULTS  # looking them up is slow in 3.11
 
 
-def known_status(status: str, *more: str) -> str:
-    """Return a status name if it is known.
+def validate_status(status: str, *more: str) -> str:
+    """Check and return a status name.
 
     `more` contains further names that count as known here.
 
     Raises:
-        ToolValidationError: There is no such status; the error lists the known ones.
+        ToolValidationError: The status is unknown; the error lists the known ones.
 
     Example:
-        >>> known_status("timeout"), known_status("started", "started")
+        >>> validate_status("timeout"), validate_status("started", "started")
         ('timeout', 'started')
     """
     options = [*_STATUSES, *more]
@@ -123,7 +123,7 @@ class ToolResult:
         retry_hint: The change to make before a retry.
         reason_code: A short, machine-readable reason.
         valid_options: The values that would have been accepted.
-        media: Images and audio, sent beside the JSON.
+        media: Images and audio, sent alongside the JSON.
         speech: One or two sentences to speak, if the result is long.
         cached: Whether it is the result of another call; the message mentions it only if it is old.
         error: The exception behind a failure, for the log; the model never reads it.
@@ -159,7 +159,7 @@ class ToolResult:
 
     @classmethod
     def no_results(cls, message: str, **more: Any) -> ToolResult:
-        """Return a result of a tool that worked but found nothing, so that no retry follows."""
+        """Return a result of a tool that ran but found no results, so that no retry follows."""
         return cls(status=ResultStatus.NO_RESULTS, message=message, **more)
 
     @classmethod
@@ -265,18 +265,18 @@ class ToolSession:
         """Return the session's object of this class, created by `kind()` on first use.
 
         Raises:
-            SessionValueError: There is none, and `kind` cannot be called without arguments.
+            SessionValueError: No such object exists, and `kind` cannot be called without arguments.
         """
         value: T | None = self._values.get(kind)
         if value is None:
-            value = self._values[kind] = self._made(kind)
+            value = self._values[kind] = self._create(kind)
         return value
 
-    def _made(self, kind: type[T]) -> T:
+    def _create(self, kind: type[T]) -> T:
         try:
             return kind()
         except TypeError:
-            missing = _why_not_made(kind)
+            missing = _why_uncreatable(kind)
             if missing is None:
                 raise  # it takes no arguments: the error is its own
         raise SessionValueError(self._advice(kind, missing))
@@ -292,7 +292,7 @@ class ToolSession:
         return text + f"call session.put({value}) before the first call that needs it"
 
     def find(self, kind: type[T]) -> T | None:
-        """Return the session's object of this class, if there is one."""
+        """Return the session's object of this class, if any."""
         return self._values.get(kind)
 
     def put(self, value: Any, kind: type | None = None) -> None:
@@ -307,7 +307,7 @@ def _is_abstract(kind: type) -> bool:
     return inspect.isabstract(kind) or getattr(kind, "_is_protocol", False) is True
 
 
-def _why_not_made(kind: type) -> str | None:
+def _why_uncreatable(kind: type) -> str | None:
     """Return why a class cannot be called without arguments; `None` if it can."""
     if _is_abstract(kind):
         return f"{kind.__name__!r} is abstract"
@@ -394,12 +394,12 @@ class ToolCall:
         return {**given, **fixed} if fixed else given
 
     def secretive_arguments(self) -> KnownSecrets | None:
-        """Return the arguments that the tool declares as secret, if there are any."""
+        """Return the arguments that the tool declares as secret, if any."""
         if self.tool is None or not self.tool.redaction.declares:
             return None
         return KnownSecrets(self.tool.redaction.declared_in(self.arguments))
 
-    def made_by(self, outer: ToolCall) -> ToolCall:
+    def with_secrets_of(self, outer: ToolCall) -> ToolCall:
         """Return this call with the secrets of the call that made it."""
         arguments = outer.secretive_arguments()
         known = outer.known if arguments is None else (arguments, *outer.known)
@@ -582,7 +582,7 @@ def same_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return True
 
 
-def repeated(name: str, result: ToolResult | None = None) -> ToolResult:
+def build_repeated_result(name: str, result: ToolResult | None = None) -> ToolResult:
     """Return the result of a repeated call, which does not run again.
 
     Args:
@@ -598,7 +598,7 @@ def repeated(name: str, result: ToolResult | None = None) -> ToolResult:
     )
 
 
-def name_called(text: str, *, longest: int = _MAX_NAME_LENGTH) -> str:
+def normalize_name(text: str, *, longest: int = _MAX_NAME_LENGTH) -> str:
     """Return a name or id from a model, as valid UTF-8 of bounded length.
 
     A digest distinguishes names that are cut.
@@ -606,7 +606,7 @@ def name_called(text: str, *, longest: int = _MAX_NAME_LENGTH) -> str:
     `longest` is at least 65 characters.
 
     Example:
-        >>> name_called("get_weather"), len(name_called("x" * 1_000_000))
+        >>> normalize_name("get_weather"), len(normalize_name("x" * 1_000_000))
         ('get_weather', 256)
     """
     if len(text) <= longest:

@@ -29,7 +29,7 @@ UndoStep: TypeAlias = Callable[[], Any]
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of this thread, if there is one."""
+    """Return the running event loop of this thread, if any."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -47,7 +47,7 @@ def is_foreign(value: Any) -> bool:
     return False
 
 
-def _shown(
+def _to_plain_json(
     data: Mapping[str, Any],
     mask: Masking | None,
     max_bytes: int = _MAX_BYTES,
@@ -130,12 +130,12 @@ class ToolContext:
             data["message"] = message
         if fraction is not None:
             data["fraction"] = fraction
-        self._emit(EventKind.PROGRESS, _shown(data, self._mask, on_loop=self._is_on_loop()))
+        self._emit(EventKind.PROGRESS, _to_plain_json(data, self._mask, on_loop=self._is_on_loop()))
 
     def emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         """Emit an event of this call, from any thread."""
         on_loop = self._is_on_loop()
-        self._emit(kind, _shown(data, self._mask, _MAX_EVENT_LENGTH, on_loop=on_loop))
+        self._emit(kind, _to_plain_json(data, self._mask, _MAX_EVENT_LENGTH, on_loop=on_loop))
 
     def _emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         if self._sink is None:
@@ -165,7 +165,7 @@ class ToolContext:
         loop.call_soon_threadsafe(arrive)
 
     def undo(self, step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-        """Register a step that undoes what the tool has just done.
+        """Register a step that undoes the tool's last action.
 
         The steps run in reverse order if the call does not complete.
 

@@ -93,7 +93,7 @@ def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> No
 
     The text of a `SessionValueError` is logged: the library wrote it, for the developer.
     With `LEONIDAS_DEBUG=1` in the environment the whole traceback is logged; without it, the line
-    says so.
+    mentions the variable.
     """
     trace = error if os.environ.get(DEBUG_VARIABLE) == "1" else None
     if type(error) is SessionValueError:
@@ -136,17 +136,17 @@ class Invocation:
         """True while the result is still wanted."""
         self.ended = False
         self.goes_on = False
-        """True if the tool goes on after its call was stopped: a thread cannot be stopped."""
+        """True if the tool keeps running after its call was stopped: a thread cannot be stopped."""
         self.undo_failures = 0
         """Number of steps that could not be rolled back."""
         self.undone = 0
         """Number of steps of the last attempt that were rolled back."""
         self.undo_deadline = 0.0
-        """Deadline of undoing, in the time of the event loop; 0 if nothing is being undone."""
+        """Deadline of the undo step, in the time of the event loop; 0 without an undo step."""
         self.stopped_by: str | None = None
         """Decision of the person who stopped the call: `cancel` or `skip`."""
         self.host: object = None
-        """The runtime that runs the call, if there is one."""
+        """The runtime that runs the call, if any."""
         self.limits: Mapping[str, float] = _NO_LIMITS
         """The time limits of the call, as in the first event."""
         self.on_failure: OnEnd | None = None
@@ -161,7 +161,7 @@ class Invocation:
         self.outer = _current.get(None)
         """The call that made this one, while this one runs."""
         if self.outer is not None:
-            self.call = call.made_by(self.outer.call)
+            self.call = call.with_secrets_of(self.outer.call)
         self._entered = False
         self._open_calls: OpenCalls  # set by `start`
         self.owner: Invocations  # set by `start`
@@ -252,7 +252,7 @@ class Invocation:
         return True
 
     @property
-    def cancelled_itself(self) -> bool:
+    def has_cancelled_itself(self) -> bool:
         """Return whether the tool cancelled its own task, which only the runtime may do."""
         return self._stop is None and self._task is not None and self._task.cancelling() > 0
 
@@ -278,7 +278,7 @@ class Invocation:
         elif self.stoppable:
             self.interrupt("cancel")
         elif self.undo is not None and self.context is not None:
-            self.context.cancelled = True  # a thread can stop only by itself
+            self.context.cancelled = True  # a thread cannot be stopped
         if self.ended and self._task is None and self.undo is not None:
             self._begin(self._late(self.undo))
 
@@ -375,7 +375,7 @@ class Invocation:
         except asyncio.CancelledError:
             result = self._accept_cancellation()
         except BaseException as error:  # noqa: BLE001 - one answer, whatever a policy raises
-            result = self._failed(error)
+            result = self._convert_error(error)
         if self.undo is not None and not self.wanted:
             await self.undo()
         self.end(result)
@@ -398,7 +398,7 @@ class Invocation:
             result = replace(result, message=join(result.message, message))
         return result if self.wording is None else result.reworded(self.wording)
 
-    def _failed(self, error: BaseException) -> ToolResult:
+    def _convert_error(self, error: BaseException) -> ToolResult:
         """Convert an exception of a policy into a result; `Attempt` converts those of tools."""
         if isinstance(error, ToolError):
             with contextlib.suppress(Exception):  # an error of other code may be malformed

@@ -41,7 +41,7 @@ class LoopWatch:
     """Detects, from a thread, whether the event loop is blocked while calls run.
 
     An async tool that blocks cannot be stopped, since the loop itself is blocked. But this thread
-    can log the name of the tool meanwhile, which nothing on the loop could do.
+    can log the name of the tool meanwhile, which code on the loop could not.
     """
 
     def __init__(self, is_busy: Callable[[], bool]) -> None:
@@ -60,7 +60,7 @@ class LoopWatch:
         self._thread.start()
 
     def wake(self) -> None:
-        """Start to watch the event loop; called on it if a call starts while nothing is watched."""
+        """Start to watch the event loop; called on it when the first call starts."""
         self.is_watching = True
         self._last_beat = monotonic()
         # In an empty context: the call's context would be kept while other calls run.

@@ -8,7 +8,7 @@ import json
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.calls.call import REPEATED, ResultStatus, comparable, repeated
+from leonidas_tools.calls.call import REPEATED, ResultStatus, build_repeated_result, comparable
 from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.redaction.visible import visible_logger
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
 
 Key: TypeAlias = tuple[str, bytes]
-"""The id of a call, and a digest of what it asks for."""
+"""The id of a call, and a digest of its name and arguments."""
 
 logger = visible_logger(__name__)
 
@@ -78,7 +78,7 @@ class OnceCall:
         self._runs.append((call.name, call.arguments))
 
     def has_run(self, digest: bytes) -> bool:
-        """Return whether the call may have run what another one of this digest asks for."""
+        """Return whether a call with this digest may have run."""
         self.keep_digests()
         return digest in self._digests
 
@@ -88,7 +88,7 @@ class OnceCall:
         self._runs.clear()
 
     def forget(self) -> None:
-        """Drop what only a cancelled call needs, and the result."""
+        """Drop the result, and the fields that only a cancelled call needs."""
         self.result = None
         if self.cancelled:
             self.keep_digests()
@@ -100,14 +100,14 @@ class OnceCall:
         self.is_over, self._over = False, None
 
     async def outcome(self) -> ToolResult | None:
-        """Wait for the end of the call, and return its result; `None` if nothing has happened.
+        """Wait for the end of the call, and return its result; `None` if it had no effect.
 
         A result that is no longer kept is `unknown_outcome`.
         """
         if not self.is_over:
             self._over = self._over or asyncio.Event()
             await self._over.wait()
-        return repeated(self.name, self.result) if self.may_have_happened else None
+        return build_repeated_result(self.name, self.result) if self.may_have_happened else None
 
 
 class OnceCalls:
@@ -165,12 +165,12 @@ class OnceCalls:
         self._keep(ended)
         self._drop_if_nothing_happened(ended)
         reported = ended.reports
-        if reported is not None and not reported.is_over:  # it goes on without this call
+        if reported is not None and not reported.is_over:  # it continues without this call
             reported.is_reported = False
             self._cancel(reported)
 
     def end_again(self, call: ToolCall, result: ToolResult) -> None:
-        """Note what happens to a call whose result was sent, and replace that result.
+        """Track a call whose result was sent, and replace that result.
 
         A person has approved or retried the call since. Its new result is kept for an equal call
         until the model has read it:
@@ -187,7 +187,7 @@ class OnceCalls:
 
         An equal call waits for the end of a run.
         """
-        again = self._sent_before(call)
+        again = self._find_earlier(call)
         if again is None:
             return
         if result.reason_code == REPEATED:
@@ -197,8 +197,8 @@ class OnceCalls:
         again.result = result
         self._keep(again)
 
-    def _sent_before(self, call: ToolCall) -> OnceCall | None:
-        """Return the call, as the session has made it before."""
+    def _find_earlier(self, call: ToolCall) -> OnceCall | None:
+        """Return the earlier record of the same call, if any."""
         if call.id is None:
             return None
         made = self._calls.get((call.id, digest_of(call.name, call.arguments)))
@@ -226,7 +226,7 @@ class OnceCalls:
     def _end_run(self, again: OnceCall, result: ToolResult, name: str) -> ToolResult:
         """End a call that ran again, of a tool of this name; return the result to keep."""
         is_cut = result.status is ResultStatus.CANCELLED and result.reason_code is None
-        result = repeated(name) if is_cut else result  # by the end of the runtime
+        result = build_repeated_result(name) if is_cut else result  # by the end of the runtime
         again.end(result, begun=True)
         is_unread = again.may_have_happened and (is_cut or again.is_reported)
         if again in self._cancelled and not is_unread:
@@ -316,7 +316,7 @@ class OnceCalls:
 
 
 def digest_of(name: str, arguments: Mapping[str, Any]) -> bytes:
-    """Return a digest of what a call asks for.
+    """Return a digest of the name and the arguments of a call.
 
     Equivalent spellings of the arguments have the same digest. All calls of a tool have one digest
     if their arguments cannot be compared.
@@ -325,7 +325,7 @@ def digest_of(name: str, arguments: Mapping[str, Any]) -> bytes:
 
 
 def exact_digest_of(name: str, arguments: Mapping[str, Any]) -> bytes | None:
-    """Return a digest of what a call asks for; `None` if its arguments cannot be compared."""
+    """Return a digest of a call; `None` if its arguments cannot be compared."""
     try:
         return _digest(_to_json([name, comparable(arguments)]))
     except Exception:  # noqa: BLE001 - whatever the arguments are

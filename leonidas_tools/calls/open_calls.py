@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class OpenCalls:
-    """The calls of a session that have no result yet, without those that a tool has made.
+    """The model's calls of a session that have no result yet, without calls by tools.
 
     Their invocations count themselves, from their start to their end.
 

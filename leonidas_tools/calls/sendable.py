@@ -89,7 +89,7 @@ def measured_sendable(
         _warn_of(tool, formless)
     own = value if is_own else ToolResult()
     if attached or not has_only_value(own):
-        own = _checked(own, attached, mask, foreign=foreign)
+        own = _convert_fields(own, attached, mask, foreign=foreign)
     message = own.message
     if cut and reports_cut:
         message = join(message, say("result_too_long", bytes=max_bytes))
@@ -109,14 +109,14 @@ def _warn_of(tool: str, kind: str) -> None:
     )
 
 
-def _checked(
+def _convert_fields(
     result: ToolResult, attached: Iterable[Attachment], mask: Masking | None, *, foreign: bool
 ) -> ToolResult:
     """Return the result with every field converted to its declared type, and more media."""
     text = partial(_text, mask=mask, foreign=foreign)
-    listed = _listed(result.media, foreign=foreign) or []
+    listed = _take_first(result.media, foreign=foreign) or []
     listed += [Media(mime_type=each.mime_type, data=each.data) for each in attached]
-    media = _bounded_media(listed, mask)
+    media = _limit_media(listed, mask)
     message = text(result.message)
     if len(media) < len(listed):
         message = join(message, say("media_left_out"))
@@ -196,7 +196,7 @@ def _text(value: Any, *, mask: Masking | None, foreign: bool) -> str | None:
 
 def _options(values: Any, mask: Masking | None, *, foreign: bool) -> list[Any] | None:
     try:
-        listed = _listed(values, foreign=foreign)
+        listed = _take_first(values, foreign=foreign)
         shown, _ = plain(listed, _MAX_OPTIONS_LENGTH, mask=mask, foreign=foreign)
     except ForeignTypeError:
         raise
@@ -205,7 +205,7 @@ def _options(values: Any, mask: Masking | None, *, foreign: bool) -> list[Any] |
     return shown if isinstance(shown, list) else None
 
 
-def _listed(values: Any, *, foreign: bool) -> list[Any] | None:
+def _take_first(values: Any, *, foreign: bool) -> list[Any] | None:
     """Return the first values of a collection; `None` if the value is not a collection."""
     if type(values) not in _PLAIN_LISTS and not foreign:
         raise ForeignTypeError(f"a {type(values).__name__} runs code of its own")
@@ -214,8 +214,8 @@ def _listed(values: Any, *, foreign: bool) -> list[Any] | None:
     return list(itertools.islice(values, _MAX_LISTED))
 
 
-def _bounded_media(values: list[Any], mask: Masking | None) -> tuple[Media, ...]:
-    """Return media up to the size limit of a message, without those that contain a secret."""
+def _limit_media(values: list[Any], mask: Masking | None) -> tuple[Media, ...]:
+    """Return media up to the size limit of a message, except media that contain a secret."""
     kept: list[Media] = []
     bytes_left = MAX_MEDIA_BYTES
     for media in values:

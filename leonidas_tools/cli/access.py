@@ -9,7 +9,7 @@ _VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
-    """The access to a real server; false if there is none."""
+    """The access to a real server; false without access."""
 
     api_key: str | None
     vertex: bool  # whether the server is Vertex AI

@@ -108,14 +108,14 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
     if plan:
         options |= _planning(chosen)
     if fragments is not None:
-        options |= {"fragments": _found(fragments), "memory": memory or None}
+        options |= {"fragments": _load_fragments(fragments), "memory": memory or None}
     elif memory:
         raise ConfigurationError(
             "--memory is for an agent that leads fragments: give --fragments FOLDER too. Without "
             "them, leave it out: the toolbox 'memory' in the settings gives any agent a memory"
         )
     shown: _Shown = _AgentJsonLines() if json_lines else _AgentLines()
-    with nullcontext() if export is None else _appended(export) as exported:
+    with nullcontext() if export is None else _open_for_append(export) as exported:
         all_ok = asyncio.run(
             _work(task, config or default_config(), chosen, options, shown, exported)
         )
@@ -123,7 +123,7 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
         raise typer.Exit(1)
 
 
-def _appended(file: Path) -> "TextIO":
+def _open_for_append(file: Path) -> "TextIO":
     """Open a file that only the user can read, to append to it."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -142,7 +142,7 @@ def _model(
     from leonidas_tools.agent.models import GeminiModel, OpenAIModel, ScriptedModel
 
     if name is not None and name.startswith(_SCRIPTED):
-        return _scripted(Path(name.removeprefix(_SCRIPTED)), ScriptedModel)
+        return _load_scripted_model(Path(name.removeprefix(_SCRIPTED)), ScriptedModel)
     if name == _SCRIPTED.rstrip(":"):
         raise ConfigurationError(f"{name!r} names no file: write --model {_SCRIPTED}FILE.json")
     if base_url is not None and urlsplit(base_url).scheme not in {"http", "https"}:
@@ -178,7 +178,7 @@ def _planning(model: "Model") -> dict[str, Any]:
     return {"planner": Planner(model), "reflector": Reflector(model)}
 
 
-def _found(folder: Path) -> "Sequence[Fragment]":
+def _load_fragments(folder: Path) -> "Sequence[Fragment]":
     """Return the fragments of a folder and of installed packages."""
     from leonidas_tools.agent import found_fragments
 
@@ -204,7 +204,7 @@ def _memory(tools: "ToolRuntime") -> "StoredMemory":
     return StoredMemory(tools.store.memories, make_embedder(embeddings))
 
 
-def _scripted(file: Path, kind: Any) -> "Model":
+def _load_scripted_model(file: Path, kind: Any) -> "Model":
     from leonidas_tools.files.reading import read_file, why_unreadable
 
     try:
@@ -229,14 +229,14 @@ async def _work(
     from leonidas_tools import ToolSession
     from leonidas_tools.agent import Orchestrator, ReActAgent, trajectory_line
     from leonidas_tools.approvals.transcript import Transcript
-    from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.starting import open_tools
 
     typed = None if task is not None else _Typed()
     all_ok = True
     async with AsyncExitStack() as stack:
         approval = _channel(typed)
         tools = await stack.enter_async_context(
-            started(config, approval=approval, builtin_tools=False)
+            open_tools(config, approval=approval, builtin_tools=False)
         )
         if hasattr(model, "aclose"):
             stack.push_async_callback(model.aclose)
@@ -344,8 +344,10 @@ class _AgentLines:
 
     def end(self, result: "AgentResult") -> None:
         """Show the result of a task."""
+        from leonidas_tools.redaction.visible import visible
+
         if result.answer is not None:
-            typer.echo(_shown(result.answer))
+            typer.echo(visible(result.answer, keep="\n"))
         if not result.ok:
             self._line(result.status.value, result.message or "there is no answer")
 
@@ -420,10 +422,10 @@ class _AgentJsonLines:
 
         body: dict[str, Any] = json.loads(json.dumps(turn.to_json(), default=str))
         for call in body["calls"]:
-            call["arguments"] = self._masked(call["name"], call["arguments"])
+            call["arguments"] = self._mask_arguments(call["name"], call["arguments"])
         return cast("dict[str, Any]", KnownSecrets(self._secrets)(body))
 
-    def _masked(self, name: str, arguments: Any) -> Any:
+    def _mask_arguments(self, name: str, arguments: Any) -> Any:
         from leonidas_tools.redaction import MASK
         from leonidas_tools.tools.exports import find
 
@@ -439,9 +441,3 @@ class _AgentJsonLines:
         from leonidas_tools.cli import terminal
 
         terminal.write_json({"event": event, **body})
-
-
-def _shown(text: str) -> str:
-    from leonidas_tools.redaction.visible import visible
-
-    return visible(text, keep="\n")

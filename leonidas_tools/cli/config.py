@@ -78,13 +78,13 @@ def check(
         for found in findings:
             terminal.say(str(found))
         warnings = sum(found.severity == "warning" for found in findings)
-        counts = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+        counts = f"{_pluralize(errors, 'error')}, {_pluralize(warnings, 'warning')}"
         terminal.say(f"{path}: {counts}", err=bool(errors))
     if errors:
         raise typer.Exit(1)
 
 
-def _counted(count: int, noun: str) -> str:
+def _pluralize(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -153,7 +153,7 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     settings = part.settings
     registry = ToolRuntime().registry
     watched = WatchedSettings(settings)
-    watched.path = path  # toolboxes are searched beside it
+    watched.path = path  # toolboxes are searched next to it
     toolboxes = Toolboxes(registry, watched)
     yield from _of_toolboxes(settings, toolboxes)
     known = {tool.name: tool for tool in registry}
@@ -169,7 +169,7 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
 
 
 def _of_toolboxes(settings: "Settings", toolboxes: "Toolboxes") -> "Iterator[Finding]":
-    """Load one toolbox after the other; yield what is wrong, and what the tools can reach."""
+    """Load each toolbox; yield its problems, and the access of its tools."""
     from leonidas_tools.settings.problem import Finding
 
     for index, toolbox in enumerate(settings.toolboxes):

@@ -12,7 +12,13 @@ import typer
 
 from leonidas_tools.cli.access import access_of_environment
 from leonidas_tools.cli.generations import model_of
-from leonidas_tools.cli.mcp.serve import Hosts, Origins, TokenEnv, listen_address, until_stopped
+from leonidas_tools.cli.mcp.serve import (
+    Hosts,
+    Origins,
+    TokenEnv,
+    listen_address,
+    serve_until_stopped,
+)
 from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.cli.talking import gemini_agent, simulated_agent
 from leonidas_tools.errors import ConfigurationError
@@ -40,13 +46,13 @@ def console(
     On the page a person talks to an agent with these tools: to Gemini with GEMINI_API_KEY, without
     a key to the simulator, which confirms each input.
 
-    It shows the calls of this process: `leonidas run --console` opens it beside a conversation. The
+    It shows the calls of this process: `leonidas run --console` opens it during a conversation. The
     printed address has the token, which every user of the page needs.
 
     Example: leonidas console --http 8787
     """
     asyncio.run(
-        until_stopped(
+        serve_until_stopped(
             _serve(
                 config or default_config(), http, token_env, allow_host or [], allow_origin or []
             )
@@ -75,7 +81,7 @@ async def _serve(
 
 
 def _agents(tools: "AdvancedToolProcessor") -> "Agents":
-    """Return a function that opens an agent: Gemini if there is access to it, else simulated."""
+    """Return a function that opens an agent: Gemini if accessible, else simulated."""
     access = access_of_environment()
     if not access:
         return partial(simulated_agent, tools)

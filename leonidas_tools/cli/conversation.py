@@ -76,7 +76,7 @@ class TerminalConversation:
         self._parts = parts
         self._turn_over = asyncio.Event()
         self._session = ToolSession(user=_USER)
-        self._listener = HappeningListener(declared=self._declared)
+        self._listener = HappeningListener(declared=self._declared_names)
 
     async def run(
         self,
@@ -126,7 +126,7 @@ class TerminalConversation:
                 async for part in agent(user):
                     self._receive(part)
             if speaker is not None:
-                await speaker.drained()
+                await speaker.drain()
 
     async def reply(self) -> None:
         """Wait until the model has ended its next turn, at most 15 seconds."""
@@ -148,12 +148,12 @@ class TerminalConversation:
     def _sources(self) -> list[AsyncIterator[ProcessorPart]]:
         sources: list[AsyncIterator[ProcessorPart]] = []
         if self._parts.typed is not None:
-            sources.append(self._typed(self._parts.typed))
+            sources.append(self._read_typed(self._parts.typed))
         if self._parts.voice.microphone is not None:
-            sources.append(spoken(self._parts.voice.microphone, self.heard_all))
+            sources.append(stream_microphone(self._parts.voice.microphone, self.heard_all))
         return sources
 
-    async def _typed(self, typed: TypedLines) -> AsyncIterator[ProcessorPart]:
+    async def _read_typed(self, typed: TypedLines) -> AsyncIterator[ProcessorPart]:
         async for line in typed.lines():
             self._show(self._listener.happening("said", who="user", text=line))
             yield ProcessorPart(line, role="user")
@@ -172,7 +172,7 @@ class TerminalConversation:
         self.log.note(happening)
         self._parts.display.show(happening)
 
-    def _declared(self) -> set[str]:
+    def _declared_names(self) -> set[str]:
         declared = self._parts.tools.declarations(self._session)
         return {each.name or "" for tool in declared for each in tool.function_declarations or ()}
 
@@ -185,7 +185,7 @@ def _play(speaker: Speaker, part: ProcessorPart) -> None:
         speaker.play(blob.data)
 
 
-async def spoken(
+async def stream_microphone(
     microphone: Microphone, ended: asyncio.Event | None = None
 ) -> AsyncIterator[ProcessorPart]:
     """Yield the audio of a microphone in real time.

@@ -57,7 +57,7 @@ _EXPLAINED = {
     "spilled": "the result was too long; the model got a part of it, and a handle to read more",
     "late": "the result came after the call had been answered; the model was told it in a text",
 }
-"""What the rarer words before a line mean."""
+"""Explanations of the rarer labels of a line."""
 _SPILLED = frozenset({"handle", "preview"})
 _BEFORE_TEXT = 22
 _MIN_TEXT_LENGTH = 16
@@ -107,7 +107,9 @@ class Lines:
         # A message of the program itself is never truncated: it has instructions for the user.
         who, text = _text(happening, _MAX_TEXT_LENGTH if happening.kind == "session" else width)
         self._shown.add(who)
-        style = _STYLES.get(who) or _style_of(happening.data)
+        style = _STYLES.get(who) or _status_style(
+            happening.data.get("response", {}).get("status", "ok")
+        )
         at = f"{happening.at_seconds:8.2f}  "
         line = Text.assemble((at, "dim"), (f"{who:<12}", style), text)
         line.rstrip()
@@ -143,10 +145,6 @@ class Lines:
         console.print(Text(summary.verdict, f"bold {style}"))
 
 
-def _style_of(data: Mapping[str, Any]) -> str:
-    return _status_style(data.get("response", {}).get("status", "ok"))
-
-
 def _status_style(status: str) -> str:
     if status in ("pending_approval", "cancelled"):
         return "magenta"
@@ -163,9 +161,9 @@ def _text(happening: Happening, width: int) -> tuple[str, str]:
         case "called":
             text = f"{tool}({_arguments(data['arguments'])})"
         case "answered":
-            return _how_answered(data), terminal.one_line(_answer(data), width)
+            return _label_answer(data), terminal.one_line(_answer(data), width)
         case "approval_answer":
-            return _decided(data)
+            return _format_decision(data)
         case "progress" | "retry" | "fallback" | "undo":
             text = f"{tool}: {progress_text(data)}"
         case "go_away":
@@ -177,14 +175,14 @@ def _text(happening: Happening, width: int) -> tuple[str, str]:
     return happening.kind, terminal.one_line(text, width)
 
 
-def _decided(data: Mapping[str, Any]) -> tuple[str, str]:
+def _format_decision(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return the decision about a call, and a text with its author."""
     how = "" if data["decision"] in ("approve", "deny") else f" ({data['decision']})"
     by = f"the rule {data['rule']!r}" if data.get("rule") else str(data.get("by"))
     return _DECISIONS.get(data["decision"], "decided"), f"{data['tool']}, by {by}{how}"
 
 
-def _how_answered(data: Mapping[str, Any]) -> str:
+def _label_answer(data: Mapping[str, Any]) -> str:
     """Return the label of an answer: `stopped` by a loop, `cached`, `spilled` or `answered`."""
     response = data["response"]
     result = response.get("result")
@@ -232,10 +230,10 @@ def _event_text(kind: str, data: Mapping[str, Any]) -> str:
 
 
 def _arguments(arguments: dict[str, Any]) -> str:
-    return ", ".join(f"{k}={terminal.one_line(_quoted(v), 60)}" for k, v in arguments.items())
+    return ", ".join(f"{k}={terminal.one_line(_quote(v), 60)}" for k, v in arguments.items())
 
 
-def _quoted(value: Any) -> Any:
+def _quote(value: Any) -> Any:
     return f'"{value}"' if isinstance(value, str) else value
 
 

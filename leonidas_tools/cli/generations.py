@@ -64,7 +64,7 @@ def check_profile(name: str) -> None:
     """Check that a profile exists, or that the name is `all`.
 
     Raises:
-        ConfigurationError: There is no such profile; the message names the closest.
+        ConfigurationError: The profile is unknown; the message names the closest.
     """
     from leonidas_tools.live.profiles import named_profile
 

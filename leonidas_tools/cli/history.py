@@ -78,11 +78,11 @@ def _answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: 
             )
         _check_file(file)
 
-    async def asked() -> T:
+    async def run() -> T:
         async with Store(where) as store:
             return await ask(store)
 
-    return asyncio.run(asked())
+    return asyncio.run(run())
 
 
 def _check_file(file: Path) -> None:
@@ -163,7 +163,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
     _check_status(status)
     began, ended = _moment(since, "--since"), _moment(until, "--until")
 
-    async def asked(store: "Store") -> "list[Execution]":
+    async def query(store: "Store") -> "list[Execution]":
         return await store.executions(
             tool=tool,
             status=status,
@@ -178,7 +178,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     is_filtered = any((tool, status, session, user, since, until, text))
     nothing = "There is no such call" if is_filtered else "No call is stored yet"
-    _show_calls(_answer(asked, config, place), as_json=as_json, nothing=nothing)
+    _show_calls(_answer(query, config, place), as_json=as_json, nothing=nothing)
 
 
 def sessions(
@@ -194,10 +194,10 @@ def sessions(
     """
     from leonidas_tools.cli import terminal
 
-    async def asked(store: "Store") -> "list[SessionSummary]":
+    async def query(store: "Store") -> "list[SessionSummary]":
         return await store.sessions(user=user, limit=limit)
 
-    found = _answer(asked, config, place)
+    found = _answer(query, config, place)
     if as_json:
         _write_lines(found)
         return
@@ -231,15 +231,15 @@ def replay(  # noqa: PLR0913, PLR0917 - each is an option of the command
     """
     from leonidas_tools.cli import terminal
 
-    async def asked(store: "Store") -> "list[ReplayEvent]":
+    async def query(store: "Store") -> "list[ReplayEvent]":
         return await store.replay(session, user=user)
 
-    found = _answer(asked, config, place)
+    found = _answer(query, config, place)
     if not found:
         raise _no_session(session)
     terminal.say(_LACKS, err=True)
     console = terminal.output()
-    for pause, event in paced(found, speed, longest_pause):
+    for pause, event in pace_events(found, speed, longest_pause):
         time.sleep(pause)
         if as_json:
             terminal.write_json(event.to_json())
@@ -262,13 +262,13 @@ def interrupted(
     Example: leonidas history interrupted --acknowledge
     """
 
-    async def asked(store: "Store") -> "list[Execution]":
+    async def query(store: "Store") -> "list[Execution]":
         found = await store.interrupted()
         if acknowledge:
             await store.acknowledge(found)
         return found
 
-    found = _answer(asked, config, place)
+    found = _answer(query, config, place)
     _show_calls(found, as_json=as_json, nothing="No call was interrupted")
 
 
@@ -308,7 +308,7 @@ def show(
     """
     from leonidas_tools.cli import terminal
 
-    async def asked(store: "Store") -> _SessionRecords:
+    async def query(store: "Store") -> _SessionRecords:
         return _SessionRecords(
             calls=(await store.executions(session=session, user=user, limit=limit))[::-1],
             approvals=(await store.approvals.find(session=session, user=user, limit=limit))[::-1],
@@ -316,7 +316,7 @@ def show(
             results=(await store.results.find(session=session, user=user, limit=limit))[::-1],
         )
 
-    kept = _answer(asked, config, place)
+    kept = _answer(query, config, place)
     if not kept.lines():
         raise _no_session(session)
     if as_json:
@@ -355,12 +355,12 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
         message = f"--decision {decision!r} is not known: choose one of {', '.join(options)}"
         raise typer.BadParameter(message)
 
-    async def asked(store: "Store") -> "list[Approval]":
+    async def query(store: "Store") -> "list[Approval]":
         return await store.approvals.find(
             session=session, user=user, tool=tool, decision=decision, limit=limit
         )
 
-    found = _answer(asked, config, place)
+    found = _answer(query, config, place)
     if as_json:
         _write_lines(found)
     else:
@@ -427,7 +427,7 @@ def _show(
         console.print(table)
 
 
-def paced(
+def pace_events(
     events: "Iterable[ReplayEvent]", speed: float, longest_pause: float
 ) -> "Iterator[tuple[float, ReplayEvent]]":
     """Yield the seconds to wait before each event, and the event.
@@ -446,13 +446,13 @@ def paced(
 
 def _check_status(status: str | None) -> None:
     """Refuse a status that no call has."""
-    from leonidas_tools.calls.call import known_status
+    from leonidas_tools.calls.call import validate_status
     from leonidas_tools.errors import ToolValidationError
     from leonidas_tools.store.rows import INTERRUPTED, STARTED
 
     try:
         if status is not None:
-            known_status(status, STARTED, INTERRUPTED)
+            validate_status(status, STARTED, INTERRUPTED)
     except ToolValidationError as error:
         raise typer.BadParameter(f"--status: {error}") from None
 

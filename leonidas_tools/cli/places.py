@@ -1,4 +1,4 @@
-"""Find settings and scenarios: in `./config`, else those that come with the package."""
+"""Find settings and scenarios: in `./config`, or those that ship with the package."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
@@ -42,31 +42,31 @@ def default_config() -> Path:
         names = " or ".join(map(str, OWN_CONFIGS))
         message = f"No {names} in this folder: the demo settings are used (or name a file)"
         terminal.say(message, err=True)
-        for other in _misnamed():
+        for other in _find_misnamed():
             message = f"{other} is ignored: rename it to {other.stem}.yaml, or add --config {other}"
             terminal.say(message, err=True)
-        return _shipped() / "tools.yaml"
+        return _default_folder() / "tools.yaml"
     for other in own[1:]:
         message = f"{own[0]} is used, not {other}: to use that, add --config {other}"
         terminal.say(message, err=True)
     return own[0]
 
 
-def _misnamed() -> list[Path]:
+def _find_misnamed() -> list[Path]:
     names = [file.with_suffix(".yml") for file in OWN_CONFIGS]
     return [file for file in names if file.exists()]
 
 
 def config_to_change() -> Path:
-    """Return the settings file of this folder; if there is none, the one to create."""
+    """Return the settings file of this folder; if none exists, the one to create."""
     return next((file for file in OWN_CONFIGS if file.exists()), OWN_CONFIGS[0])
 
 
 def configs_for(scenarios: Collection[Path]) -> list[Path]:
     """Return the settings file of each scenario: a built-in one has the built-in settings."""
-    shipped = _shipped().resolve()
+    shipped = _default_folder().resolve()
     built_in = {each for each in scenarios if shipped in each.resolve().parents}
-    own = default_config() if len(built_in) < len(set(scenarios)) else _shipped()
+    own = default_config() if len(built_in) < len(set(scenarios)) else _default_folder()
     unused = next((file for file in OWN_CONFIGS if file.exists()), None)
     if built_in and unused is not None and unused.resolve() != shipped / "tools.yaml":
         from leonidas_tools.cli import terminal
@@ -76,7 +76,7 @@ def configs_for(scenarios: Collection[Path]) -> list[Path]:
             f"add --config {unused}"
         )
         terminal.say(message, err=True)
-    return [_shipped() / "tools.yaml" if each in built_in else own for each in scenarios]
+    return [_default_folder() / "tools.yaml" if each in built_in else own for each in scenarios]
 
 
 def no_such(kind: str, name: str, near: Collection[str], next_step: str) -> str:
@@ -105,7 +105,7 @@ def find_scenario(name: str) -> Path:
     `name` is a path, or the name of a file in `config/scenarios` without its ending.
 
     Raises:
-        ConfigurationError: There is no such scenario.
+        ConfigurationError: The scenario does not exist.
     """
     path = Path(name)
     if path.suffix == ".py":
@@ -133,10 +133,10 @@ def find_scenario(name: str) -> Path:
 
 def _folders() -> list[Path]:
     """Return the folders to search, first that of the working directory."""
-    return [OWN_CONFIGS[0].parent, _shipped()]
+    return [OWN_CONFIGS[0].parent, _default_folder()]
 
 
-def _shipped() -> Path:
-    """Return the folder that comes with the package: in the wheel, or in the checkout."""
+def _default_folder() -> Path:
+    """Return the folder that ships with the package: in the wheel, or in the checkout."""
     inside = _PACKAGE / "_defaults"
     return inside if inside.is_dir() else _PACKAGE.parent / "config"

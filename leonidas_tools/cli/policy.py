@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leonidas_tools.cli.places import Config, default_config
-from leonidas_tools.cli.typed_arguments import typed_arguments
+from leonidas_tools.cli.typed_arguments import parse_arguments
 from leonidas_tools.errors import ConfigurationError, ToolValidationError
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def explain(
     """
     from leonidas_tools.cli import terminal
 
-    given = typed_arguments(arguments or [])
-    told = asyncio.run(_explained(config or default_config(), tool, given, mode, user))
+    given = parse_arguments(arguments or [])
+    told = asyncio.run(_explain(config or default_config(), tool, given, mode, user))
     if as_json:
         terminal.write_json(told)
         return
@@ -106,18 +106,18 @@ def explain(
         console.print("No rule applies to this tool; `leonidas policy list` shows all rules.")
 
 
-async def _explained(
+async def _explain(
     config: Path, name: str, given: dict[str, Any], mode: str | None, user: str | None
 ) -> dict[str, Any]:
-    from leonidas_tools.cli.starting import started, tool_named
+    from leonidas_tools.cli.starting import get_tool, open_tools
     from leonidas_tools.rules.engine import Circumstances
     from leonidas_tools.rules.engine import explain as explained
     from leonidas_tools.rules.rule import REQUIRES_APPROVAL, Mode
     from leonidas_tools.rules.subject import with_facts
     from leonidas_tools.tools.metadata import as_enum
 
-    async with started(config, needed=name) as tools:
-        tool = tool_named(tools, name)
+    async with open_tools(config, needed=name) as tools:
+        tool = get_tool(tools, name)
         rules = _rules(tools, name)
         asked = tools.settings.current.policies.mode if mode is None else as_enum(Mode, mode)
         # In the form that the rules get: invalid arguments never reach the rules.
@@ -182,8 +182,8 @@ def reference(
 ) -> None:
     """List the pages about policies, or show one.
 
-    A page says what a policy does, how it is switched on, what the model is told, what can be set,
-    what it costs, and what it does not do. Without a terminal, the output is Markdown.
+    A page describes the effect of a policy, how to enable it, what the model reads, the settings,
+    the cost and the limits. Without a terminal, the output is Markdown.
 
     Example: leonidas policy reference cache
     """

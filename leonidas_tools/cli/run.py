@@ -84,7 +84,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
         if model is not None and is_typed(context, "model"):
             raise typer.BadParameter(_no_model_for(model, bool(access)))
         names = scenarios or (scenarios_of(profile) if profile else DEMO)
-        files = [_found(name, voice=voice) for name in names]
+        files = [_find_file(name, voice=voice) for name in names]
         played = _Played(
             files=files,
             config=config,
@@ -121,7 +121,7 @@ class _Played:
     console: bool
 
 
-def _found(name: str, *, voice: bool | None) -> Path:
+def _find_file(name: str, *, voice: bool | None) -> Path:
     try:
         return find_scenario(name)
     except ConfigurationError as error:
@@ -132,7 +132,7 @@ def _found(name: str, *, voice: bool | None) -> Path:
 
 
 def _no_model_for(model: str, has_access: bool) -> str:
-    """Return why a model cannot be used in a simulation, and what to do."""
+    """Return why a model cannot be used in a simulation, with a remedy."""
     if has_access:
         todo = "leave out SCENARIO, or leave out --model"
     else:

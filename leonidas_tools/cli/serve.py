@@ -16,7 +16,7 @@ from leonidas_tools.cli.mcp.serve import (
     ListenAddress,
     Origins,
     listen_address,
-    until_stopped,
+    serve_until_stopped,
 )
 from leonidas_tools.cli.places import Config, configs_for, default_config, find_scenario
 from leonidas_tools.errors import ConfigurationError
@@ -82,7 +82,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
 ) -> None:
     """Serve conversations with the tools of the settings over WebSockets, at /conversation.
 
-    Each WebSocket is a conversation of its own. Users sign in with tokens, signed with the secret
+    Each WebSocket is a separate conversation. Users sign in with tokens, signed with the secret
     in LEONIDAS_GATEWAY_SECRET. SIGTERM lets conversations end at a quiet moment; a second one does
     not wait. With --workers, the limits of a user apply to all
     processes if the settings have a store.
@@ -101,7 +101,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
         "grace_seconds": grace,
     }
     if workers > 1 and worker is None:
-        asyncio.run(until_stopped(_serve_by_workers(place, workers)))
+        asyncio.run(serve_until_stopped(_serve_by_workers(place, workers)))
         return
 
     async def run() -> None:
@@ -114,15 +114,15 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
             else:
                 file = find_scenario(scenario)
                 tools = AdvancedToolProcessor(config=config or configs_for([file])[0])
-                live = await _simulated(stack, tools, file)
+                live = await _start_simulator(stack, tools, file)
             await _serve(tools, live, secret, place, limits, pages, worker)
 
     if worker is None:
-        asyncio.run(until_stopped(run()))
+        asyncio.run(serve_until_stopped(run()))
     else:
         from leonidas_tools.gateway.workers import while_parent_lives
 
-        asyncio.run(until_stopped(while_parent_lives(run())))
+        asyncio.run(serve_until_stopped(while_parent_lives(run())))
 
 
 def token(
@@ -190,7 +190,7 @@ def _live(
     return gemini_model(tools, model=name, profile=profile, api_key=access.api_key)
 
 
-async def _simulated(
+async def _start_simulator(
     stack: AsyncExitStack, tools: "AdvancedToolProcessor", scenario: Path
 ) -> "GeminiLiveProcessor":
     """Start the simulator, and the MCP servers whose tools the scenario may call at once."""

@@ -19,7 +19,7 @@ _START_SECONDS = 60.0
 
 
 @asynccontextmanager
-async def started(
+async def open_tools(
     config: Path,
     *,
     needed: str | None = None,
@@ -56,11 +56,11 @@ async def wait_for_servers(tools: "ToolRuntime", *, needed: str | None = None) -
             await tools.ready(_START_SECONDS)
 
 
-def tool_named(tools: "ToolRuntime", name: str) -> "AnyTool":
+def get_tool(tools: "ToolRuntime", name: str) -> "AnyTool":
     """Return a tool.
 
     Raises:
-        ConfigurationError: There is no such tool.
+        ConfigurationError: The tool does not exist.
     """
     if name in tools.registry:
         return tools.registry[name]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ToldOutcome:
+class ReportedOutcome:
     """An outcome sent as conversation text, because the connection of its call was lost."""
 
     id: str
@@ -33,16 +33,16 @@ class ToldOutcome:
         return same and self.name == record.name and self.connection > record.connection
 
 
-def told_outcomes(texts: Iterable[ReceivedText]) -> list[ToldOutcome]:
+def parse_outcomes(texts: Iterable[ReceivedText]) -> list[ReportedOutcome]:
     """Return the outcomes in the texts that the simulator received: one JSON object per line."""
-    return [outcome for text in texts for outcome in _told_in(text)]
+    return [outcome for text in texts for outcome in _parse_lines(text)]
 
 
-def _told_in(text: ReceivedText) -> Iterator[ToldOutcome]:
+def _parse_lines(text: ReceivedText) -> Iterator[ReportedOutcome]:
     for line in text.text.splitlines():
         with suppress(ValueError, TypeError, KeyError):
             data = json.loads(line)
-            yield ToldOutcome(
+            yield ReportedOutcome(
                 id=str(data["id"]),
                 name=str(data["name"]),
                 status=str(data["response"].get("status", "answered")),
@@ -77,7 +77,7 @@ class Summary:
 
     @property
     def ok(self) -> bool:
-        """Return whether nothing went wrong."""
+        """Return whether the conversation had no problems."""
         return not self.problems
 
     @property
@@ -96,13 +96,13 @@ class Summary:
             told.append(f"{left} unanswered")
         if wrong := len(self.calls) - len(right) - left:
             told.append(f"{wrong} wrong")
-        parts = [f"{_counted(len(self.calls), 'call')}: {', '.join(told)}"]
+        parts = [f"{_pluralize(len(self.calls), 'call')}: {', '.join(told)}"]
         if self.connections > 1:
             whose = "its own" if self.survived == 1 else "theirs"
-            survived = f"{_counted(self.survived, 'call')} outlived {whose}"
+            survived = f"{_pluralize(self.survived, 'call')} outlived {whose}"
             parts.append(f"{self.connections} connections, {survived}")
         if self.violations:
-            parts.append(_counted(self.violations, "violation"))
+            parts.append(_pluralize(self.violations, "violation"))
         parts.append("interrupted" if self.interrupted else "passed" if self.ok else "failed")
         return "; ".join(parts)
 
@@ -175,9 +175,9 @@ def of_simulation(
     simulator: LiveSimulator, log: CallLog, errors: Iterable[str], *, interrupted: bool
 ) -> Summary:
     """Return the summary of a scenario from the records of the simulator."""
-    told = told_outcomes(simulator.texts_received)
+    told = parse_outcomes(simulator.texts_received)
     records = simulator.calls
-    calls = [_timed(_recorded(record, told, records), log) for record in records]
+    calls = [_add_shown_time(_summarize_call(record, told, records), log) for record in records]
     outcomes = _troubles(simulator.outcomes, interrupted=interrupted)
     if outcomes and simulator.scenario.needs:
         outcomes.insert(0, f"the scenario needs {simulator.scenario.needs}")
@@ -207,12 +207,12 @@ def _troubles(outcomes: Iterable[Outcome], *, interrupted: bool) -> list[str]:
     return troubles
 
 
-def _recorded(
-    record: CallRecord, told: Sequence[ToldOutcome], records: Iterable[CallRecord]
+def _summarize_call(
+    record: CallRecord, told: Sequence[ReportedOutcome], records: Iterable[CallRecord]
 ) -> CallSummary:
     finals = record.final_answers
     if not finals and not record.cancelled:
-        return _outlived(record, told, records)
+        return _summarize_outlived(record, told, records)
     ended_at = finals[0].at if finals else record.cancelled_at
     status = (finals[0].status or "answered") if finals else "unanswered"
     return CallSummary(
@@ -225,7 +225,7 @@ def _recorded(
     )
 
 
-def _timed(call: CallSummary, log: CallLog) -> CallSummary:
+def _add_shown_time(call: CallSummary, log: CallLog) -> CallSummary:
     """Return a call with the time that was shown when it was answered."""
     shown = log.calls.get(str(call.id))
     if shown is None or shown.seconds is None or shown.status != call.status:
@@ -233,8 +233,8 @@ def _timed(call: CallSummary, log: CallLog) -> CallSummary:
     return replace(call, seconds=shown.seconds)
 
 
-def _outlived(
-    record: CallRecord, told: Sequence[ToldOutcome], records: Iterable[CallRecord]
+def _summarize_outlived(
+    record: CallRecord, told: Sequence[ReportedOutcome], records: Iterable[CallRecord]
 ) -> CallSummary:
     """Return a call without an answer on its connection; a later one may have its outcome."""
     call = CallSummary(id=record.id, tool=record.name)
@@ -262,7 +262,7 @@ def _repeats(later: CallRecord, record: CallRecord) -> bool:
     )
 
 
-def _counted(count: int, noun: str) -> str:
+def _pluralize(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

@@ -39,7 +39,7 @@ async def gemini_agent(
     """
     from leonidas_tools.cli.with_gemini import gemini_model
 
-    yield _spoken(gemini_model(tools, model=model, profile=profile, api_key=api_key), tools)
+    yield _build_agent(gemini_model(tools, model=model, profile=profile, api_key=api_key), tools)
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def simulated_agent(tools: AdvancedToolProcessor) -> AsyncIterator[Process
     with suppress(SimulatorError):  # it is no error if the person leaves
         async with simulator:
             client = Client(api_key="simulated", http_options=simulator.http_options())
-            yield _spoken(
+            yield _build_agent(
                 GeminiLiveProcessor(
                     "simulated",
                     config=live_config(),
@@ -67,7 +67,7 @@ async def simulated_agent(tools: AdvancedToolProcessor) -> AsyncIterator[Process
             )
 
 
-def _spoken(live: GeminiLiveProcessor, tools: AdvancedToolProcessor) -> Processor:
+def _build_agent(live: GeminiLiveProcessor, tools: AdvancedToolProcessor) -> Processor:
     from leonidas_tools import LiveToolSession, ToolSession
     from leonidas_tools.live.speech.output import SpeechOutputProcessor
 

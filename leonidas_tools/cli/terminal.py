@@ -1,4 +1,4 @@
-"""Write results to standard output, and everything else to standard error."""
+"""Write results to standard output, and messages to standard error."""
 
 import json
 import sys

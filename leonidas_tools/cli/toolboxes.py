@@ -52,11 +52,11 @@ def toolboxes(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON.")] = False,
 ) -> None:
-    """List the toolboxes there are, or show one: its tools, what they may do, its settings.
+    """List the toolboxes, or show one: its tools, their access and its settings.
 
-    Those that ship are listed, those of installed packages, and the files beside the settings and
-    in the working directory. Installed ones and files are imported only if the settings name them,
-    or the command does.
+    The list has the built-in toolboxes, those of installed packages, and the files next to the
+    settings and in the working directory. Installed toolboxes and files are imported only if the
+    settings or the command name them.
 
     Example: leonidas toolboxes
 
@@ -70,7 +70,7 @@ def toolboxes(
     if name is not None:
         _show(_one(name, settings, path), as_json=as_json)
         return
-    listed = list(_listed(settings, path))
+    listed = list(_list_toolboxes(settings, path))
     if as_json:
         terminal.write_json([each.to_json() for each in listed])
         return
@@ -118,7 +118,7 @@ def _one(name: str, settings: "Settings", file: Path) -> _Listed:
 
         near = get_close_matches(name, sources, n=1)
         raise ConfigurationError(no_such("toolbox", name, near, "`leonidas toolboxes` lists them"))
-    return _loaded(sources[name], name, settings, file)
+    return _load_toolbox(sources[name], name, settings, file)
 
 
 def _folders(file: Path) -> list[Path]:
@@ -126,11 +126,11 @@ def _folders(file: Path) -> list[Path]:
     return list(dict.fromkeys([file.resolve().parent, Path.cwd()]))
 
 
-def _listed(settings: "Settings", file: Path) -> Iterator[_Listed]:
+def _list_toolboxes(settings: "Settings", file: Path) -> Iterator[_Listed]:
     named = {toolbox.name for toolbox in settings.toolboxes}
     for source, name in _names(settings, _folders(file)):
         if source == "built-in" or name in named:
-            yield _loaded(source, name, settings, file)
+            yield _load_toolbox(source, name, settings, file)
         else:
             yield _Listed(name=name, source=source, state=_NOT_IMPORTED)
 
@@ -180,7 +180,7 @@ def _is_of_toolbox(statement: ast.stmt) -> bool:
     return any(isinstance(each, ast.Name) and each.id in ("TOOLBOX", "TOOLS") for each in targets)
 
 
-def _loaded(source: str, name: str, settings: "Settings", file: Path) -> _Listed:
+def _load_toolbox(source: str, name: str, settings: "Settings", file: Path) -> _Listed:
     """Import a toolbox, and create its tools with its settings or their defaults."""
     from leonidas_tools.runtime.ruling import refused_root
     from leonidas_tools.runtime.toolboxes import opened_roots, reach_of, read_toolbox_settings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leonidas_tools.cli.places import Config, default_config, lines_of
-from leonidas_tools.cli.typed_arguments import typed_arguments
+from leonidas_tools.cli.typed_arguments import parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,9 +43,9 @@ def list_tools(
     """
     from leonidas_tools.cli import terminal
 
-    tools, near = asyncio.run(_described(config or default_config(), category, query))
+    tools, near = asyncio.run(_describe_matching(config or default_config(), category, query))
     if not tools:
-        terminal.say(_nothing_found(category, query, near), err=True)
+        terminal.say(_format_no_match(category, query, near), err=True)
     if as_json:
         terminal.write_json(tools)
         return
@@ -60,7 +60,7 @@ def list_tools(
     console.print(rows)
 
 
-def _nothing_found(category: str | None, query: str | None, near: list[str]) -> str:
+def _format_no_match(category: str | None, query: str | None, near: list[str]) -> str:
     what = "There is no tool" if category is None else f"There is no tool of category {category!r}"
     if query is None:
         return f"{what}: add a toolbox or an MCP server to the settings"
@@ -81,7 +81,7 @@ def show(
     """
     from leonidas_tools.cli import terminal
 
-    tool = asyncio.run(_one_described(config or default_config(), name))
+    tool = asyncio.run(_describe_tool(config or default_config(), name))
     if as_json:
         terminal.write_json(tool)
         return
@@ -142,21 +142,21 @@ def call(
     """
     from leonidas_tools.cli import terminal
 
-    given = typed_arguments(arguments or [])
-    result = asyncio.run(_called(config or default_config(), name, given))
+    given = parse_arguments(arguments or [])
+    result = asyncio.run(_call(config or default_config(), name, given))
     terminal.write_json(result.to_response(), indent=None if as_json else 2)
     if not result.ok:
         raise typer.Exit(1)
 
 
-async def _described(
+async def _describe_matching(
     config: Path, category: str | None, query: str | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the matching tools, and the names closest to the query."""
-    from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.starting import open_tools
     from leonidas_tools.tools.exports import describe
 
-    async with started(config) as tools:
+    async with open_tools(config) as tools:
         registry = tools.registry
         chosen = registry.search(query, limit=len(registry)) if query else list(registry)
         if category is not None:
@@ -178,23 +178,23 @@ def _effect(tool: "AnyTool", settings: "ToolConfiguration") -> dict[str, Any]:
     return {"effect": effect_of(tool, settings).value, "effect_declared": declared}
 
 
-async def _one_described(config: Path, name: str) -> dict[str, Any]:
-    from leonidas_tools.cli.starting import started, tool_named
+async def _describe_tool(config: Path, name: str) -> dict[str, Any]:
+    from leonidas_tools.cli.starting import get_tool, open_tools
     from leonidas_tools.settings.option_sources import effective
     from leonidas_tools.tools.exports import describe
 
-    async with started(config, needed=name) as tools:
-        tool = tool_named(tools, name)
+    async with open_tools(config, needed=name) as tools:
+        tool = get_tool(tools, name)
         values = effective(tool, tools.settings.current)
         described = describe(tools.registry, tool)
     lines = lines_of(config)
-    shown = {each.name: _located(each, config, lines) for each in values}
+    shown = {each.name: _add_location(each, config, lines) for each in values}
     for key in described.keys() & _SETTING.keys():
         described[key] = shown[_SETTING[key]]["value"] if _SETTING[key] in shown else None
     return {**described, "effective": shown}
 
 
-def _located(value: "Effective", config: Path, lines: "Mapping[str, int]") -> dict[str, Any]:
+def _add_location(value: "Effective", config: Path, lines: "Mapping[str, int]") -> dict[str, Any]:
     """Return a value as JSON, with the line of the file that it comes from."""
     said = value.to_json()
     line = None if value.key is None else lines.get(value.key)
@@ -216,14 +216,14 @@ _SETTING = {
 """The setting that is in effect for each key of the description."""
 
 
-async def _called(config: Path, name: str, arguments: dict[str, Any]) -> "ToolResult":
+async def _call(config: Path, name: str, arguments: dict[str, Any]) -> "ToolResult":
     from leonidas_tools.approvals.terminal import TerminalChannel
-    from leonidas_tools.cli.starting import started, tool_named
+    from leonidas_tools.cli.starting import get_tool, open_tools
 
     approval = TerminalChannel(always=False)
-    async with started(config, needed=name, approval=approval) as tools:
+    async with open_tools(config, needed=name, approval=approval) as tools:
         if tools.registry.find(name) is None:
-            tool_named(tools, name)  # raises
+            get_tool(tools, name)  # raises
         tools.monitor.subscribe(show_progress)
         return await tools.execute(name, arguments)
 

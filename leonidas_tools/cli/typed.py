@@ -47,7 +47,7 @@ class TypedLines:
                 yield line
 
     def discard(self) -> None:
-        """Drop the lines that a person has typed ahead; keep those of a file or a pipe."""
+        """Drop the lines that a person typed ahead; keep the lines of a file or a pipe."""
         if not self.interactive:
             return
         discard_typed(self._descriptor)

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 
-def typed_arguments(words: list[str]) -> dict[str, Any]:
+def parse_arguments(words: list[str]) -> dict[str, Any]:
     """Return the arguments as typed; the tool's own validation turns digits into numbers.
 
     Raises:

@@ -35,7 +35,7 @@ async def with_simulator(
     """Play a scenario, over all its connections.
 
     If the scenario waits for text, typed lines are read; a person has at least an hour. If it waits
-    for audio and there is no microphone, it receives silence. At a `speed` of 2, pauses are half as
+    for audio without a microphone, it receives silence. At a `speed` of 2, pauses are half as
     long.
     """
     parts = _present(parts, scenario)
@@ -62,7 +62,7 @@ async def with_simulator(
 async def telling_progress(
     tools: AdvancedToolProcessor, simulator: LiveSimulator
 ) -> AsyncIterator[None]:
-    """Tell the simulator of the progress of tools, for which a scenario may wait."""
+    """Report the progress of tools to the simulator, as a scenario may wait for it."""
 
     def tell(event: ToolEvent) -> None:
         if event.kind is EventKind.PROGRESS:
@@ -77,22 +77,22 @@ async def telling_progress(
 
 def waits_for_text(scenario: Scenario) -> bool:
     """Return whether a scenario waits for typed text."""
-    return not {"text", "any"}.isdisjoint(_awaited(scenario))
+    return not {"text", "any"}.isdisjoint(_find_awaited_kinds(scenario))
 
 
-def _awaited(scenario: Scenario) -> Iterator[str]:
+def _find_awaited_kinds(scenario: Scenario) -> Iterator[str]:
     """Yield the kinds of input that the scenario awaits from the user."""
-    called = _called(scenario)
+    called = _find_called_names(scenario)
     for script in scenario.scripts:
         for step in () if callable(script) else script:
             if isinstance(step, WaitForInput) and step.containing not in called:
                 yield step.kind
 
 
-def _called(scenario: Scenario) -> set[str]:
+def _find_called_names(scenario: Scenario) -> set[str]:
     """Return the names of the functions that the scenario calls.
 
-    A text that names one is a late result, which the session sends by itself.
+    A text that names one is a late result, sent by the session.
     """
     return {
         call.name
@@ -104,8 +104,8 @@ def _called(scenario: Scenario) -> set[str]:
 
 
 def _patient(scenario: Scenario) -> Scenario:
-    """Return the scenario with time for a person to type what it waits for."""
-    called = _called(scenario)
+    """Return the scenario with time for a person to type the awaited input."""
+    called = _find_called_names(scenario)
 
     def patient(step: Step) -> Step:
         if not isinstance(step, WaitForInput) or step.kind not in {"text", "any"}:
@@ -124,7 +124,7 @@ def _patient(scenario: Scenario) -> Scenario:
 def _present(parts: ConversationParts, scenario: Scenario) -> ConversationParts:
     """Return the parts without unawaited text input, and with silence for awaited audio."""
     voice = parts.voice
-    if voice.microphone is None and "audio" in _awaited(scenario):
+    if voice.microphone is None and "audio" in _find_awaited_kinds(scenario):
         voice = replace(voice, microphone=SilentMicrophone())
     # The system stops a background program that reads the terminal.
     typed = parts.typed if waits_for_text(scenario) else None
@@ -139,11 +139,11 @@ async def _over(simulator: LiveSimulator) -> float:
     """Wait until all is played or a step fails; return the seconds left for the session."""
     scripts = len(simulator.scenario.scripts)
 
-    def failed() -> bool:
+    def has_failed() -> bool:
         return bool(simulator.violations) or any(
             outcome.status == "failed" for outcome in simulator.outcomes
         )
 
-    await simulator.until(lambda: failed() or len(simulator.outcomes) >= scripts)
+    await simulator.until(lambda: has_failed() or len(simulator.outcomes) >= scripts)
     # The client does not know that the scenario is over, and would reconnect.
-    return 0.0 if failed() else _END_SECONDS
+    return 0.0 if has_failed() else _END_SECONDS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.mcp.serve import until_stopped
+from leonidas_tools.cli.mcp.serve import serve_until_stopped
 from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.errors import ConfigurationError, RetryableError
 
@@ -50,7 +50,7 @@ def worker(
     options = {"address": address, "namespace": namespace, "task_queue": task_queue}
     given = {name: value for name, value in options.items() if value is not None}
     file = config or default_config()
-    asyncio.run(until_stopped(_serve(str(file), given, calls, grace)))
+    asyncio.run(serve_until_stopped(_serve(str(file), given, calls, grace)))
 
 
 async def _serve(config: str, given: "Mapping[str, Any]", calls: int, grace: float) -> None:

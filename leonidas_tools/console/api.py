@@ -321,7 +321,7 @@ class Api:
     def _tool(self, request: Request) -> AnyTool:
         return self._tools.registry[request.path_params["tool"]]
 
-    def _described(self, tool: AnyTool) -> dict[str, Any]:
+    def _describe(self, tool: AnyTool) -> dict[str, Any]:
         settings = self._tools.settings.current.for_tool(tool.name, tool.origin)
         return {
             **describe(self._tools.registry, tool),
@@ -330,15 +330,15 @@ class Api:
         }
 
     async def _list_tools(self, _: Request, __: None) -> list[dict[str, Any]]:
-        return [self._described(tool) for tool in self._tools.registry]
+        return [self._describe(tool) for tool in self._tools.registry]
 
     async def _show_tool(self, request: Request, __: None) -> dict[str, Any]:
         tool = self._tool(request)
         values = effective(tool, self._tools.settings.current)
-        shown = {each.name: self._located(each.to_json()) for each in values}
-        return {**self._described(tool), "effective": shown}
+        shown = {each.name: self._add_location(each.to_json()) for each in values}
+        return {**self._describe(tool), "effective": shown}
 
-    def _located(self, value: dict[str, Any]) -> dict[str, Any]:
+    def _add_location(self, value: dict[str, Any]) -> dict[str, Any]:
         place = self._tools.settings.locate(value["key"]) if value.get("key") else ""
         return {**value, "place": place.rpartition("/")[2]} if place else value
 

@@ -99,8 +99,9 @@ class ConsoleApp:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.tools)
-            stack.push_async_callback(self._talk.ended)  # ends before the tools that it uses
-            stack.callback(self._closing.set)  # nothing else ends the event streams
+            # Conversations end before the tools that they use.
+            stack.push_async_callback(self._talk.wait_until_ended)
+            stack.callback(self._closing.set)  # the event streams end only by this
             self._stack = stack.pop_all()
         return self
 
@@ -170,9 +171,9 @@ def _is_public(path: str) -> bool:
 def _with_headers(send: Send) -> Send:
     raw = [(name.encode(), value.encode()) for name, value in _SECURITY_HEADERS.items()]
 
-    async def answered(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *raw]}
         await send(message)
 
-    return answered
+    return send_with_headers

@@ -59,12 +59,12 @@ class EventSource:
         """Send events until the reader leaves, is too slow, or the console closes."""
         self._readers += 1
         ends = [
-            asyncio.create_task(_left(receive), name="console:reader-left"),
+            asyncio.create_task(_wait_for_disconnect(receive), name="console:reader-left"),
             asyncio.create_task(self._closing.wait(), name="console:closing"),
         ]
         event: asyncio.Task[Event] | None = None
         try:
-            await _sent(send, b": events\n\n")
+            await _send(send, b": events\n\n")
             while True:
                 event = event or asyncio.ensure_future(anext(events))
                 done, _ = await asyncio.wait(
@@ -73,10 +73,10 @@ class EventSource:
                 if not done.isdisjoint(ends):
                     return
                 if event not in done:
-                    await _sent(send, b": nothing new\n\n")
+                    await _send(send, b": nothing new\n\n")
                     continue
                 text, event = to_sse(event.result()), None
-                await _sent(send, text.encode())
+                await _send(send, text.encode())
         except TimeoutError:
             return
         finally:
@@ -108,11 +108,11 @@ class _Streaming(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _sent(send: Send, body: bytes) -> None:
+async def _send(send: Send, body: bytes) -> None:
     async with asyncio.timeout(_MAX_SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -28,7 +28,7 @@ def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp
     `GET /preferences/USER` returns `{"user", "values", "version", "updated"}`. USER is the rest of
     the path, slashes (`%2F`) included, without line ends. `PUT` replaces the values; `PATCH` merges
     them by RFC 7396 (`null` removes a value); both return the same as `GET`. A request that has the
-    version in `If-Match` fails with 412 if there is a newer version. Values that the library could
+    version in `If-Match` fails with 412 if a newer version exists. Values that the library could
     not read fail with 422. A change applies at once to the sessions of all tools that have this
     store.
 
@@ -57,7 +57,7 @@ class PreferenceEndpoint:
     async def answer(self, request: Request) -> Response:
         """Handle one request."""
         try:
-            found = await self._asked(request)
+            found = await self._handle(request)
         except StaleVersionError as error:
             raise HTTPException(412, str(error)) from error
         except StoreError as error:  # its message contains the address of the store
@@ -67,7 +67,7 @@ class PreferenceEndpoint:
         told = json.dumps(found.to_json())  # in ASCII: JSON may contain lone surrogates
         return Response(told, headers={"ETag": f'"{found.version}"'}, media_type="application/json")
 
-    async def _asked(self, request: Request) -> Preferences:
+    async def _handle(self, request: Request) -> Preferences:
         user = request.path_params["user"]
         if not user or not request.scope["path"].endswith(user):  # the route drops a line end
             raise HTTPException(404, "Name a user: /preferences/USER")

@@ -137,7 +137,7 @@ class TalkEndpoint:
     """Connects each client with its own agent, and connects it again after a lost connection.
 
     Args:
-        agents: Opens an agent; `None` if there is no agent.
+        agents: Opens an agent; `None` without an agent.
         closing: Set to end every conversation.
     """
 
@@ -147,7 +147,7 @@ class TalkEndpoint:
         self._talks: dict[str, _Talk] = {}
         self._tasks: set[asyncio.Task[object]] = set()
 
-    async def ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait until every conversation has ended."""
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -255,7 +255,7 @@ class _Talk:
             if before is not None:
                 before.is_wanted.set()
                 await before.is_free.wait()
-            return await self._joined(websocket, mine, is_resumed=is_resumed)
+            return await self._run_connection(websocket, mine, is_resumed=is_resumed)
         finally:
             mine.is_free.set()
             if self._place is mine:
@@ -280,7 +280,7 @@ class _Talk:
             self._patience.cancel()
             self._patience = None
 
-    async def _joined(
+    async def _run_connection(
         self, websocket: WebSocket, place: _ClientSlot, *, is_resumed: bool
     ) -> _ClosedError | None:
         listening = asyncio.create_task(self._listen(websocket), name="console:talk-listen")
@@ -339,11 +339,11 @@ class _Talk:
         ready = {"type": "ready", "conversation": self.id, "resumed": is_resumed}
         item: bytes | str = json.dumps(ready)
         with contextlib.suppress(WebSocketDisconnect):
-            await _sent(websocket, item)
+            await _send_item(websocket, item)
             while True:
                 item = await self._unsent.get()
                 try:
-                    await _sent(websocket, item)
+                    await _send_item(websocket, item)
                 except BaseException:
                     self._unsent.put_back(item)  # for the client after it reconnects
                     raise
@@ -402,7 +402,7 @@ def _end_of(agent: asyncio.Task[None]) -> _ClosedError:
     return _ClosedError(_ENDED, "The conversation has ended")
 
 
-async def _sent(websocket: WebSocket, item: bytes | str) -> None:
+async def _send_item(websocket: WebSocket, item: bytes | str) -> None:
     """Send one message."""
     try:
         async with asyncio.timeout(_MAX_SEND_SECONDS):

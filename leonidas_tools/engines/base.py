@@ -32,7 +32,7 @@ class Code:
     Args:
         target: Returns the description by which another process finds the function.
         bind: Returns its positional and keyword arguments for a call.
-        context: The name of its parameter for the context, if there is one.
+        context: The name of its parameter for the context, if any.
         collect: Whether the result of a generator is the list of all values that it yields.
         resources: The resources that it needs, such as `num_gpus`.
     """

@@ -56,7 +56,7 @@ class RayEngine:
     def prepare(self) -> None:
         """Connect in the background."""
         with contextlib.suppress(ToolError):  # the first call raises it
-            self._started()
+            self._start_driver()
 
     async def run(self, work: EngineCall) -> ToolResult:
         """Run a call in the cluster; kill its process there on cancellation.
@@ -68,11 +68,11 @@ class RayEngine:
         try:
             return await self._run(work)
         except TaskLostError:
-            raise _lost(work) from None
+            raise _lost_error(work) from None
 
     async def outcome(self, work: EngineCall) -> ToolResult:
         """Raise an error: a task ends with its submitting process, so its outcome is unknown."""
-        raise _lost(work)
+        raise _lost_error(work)
 
     async def _run(self, work: EngineCall) -> ToolResult:
         code, tool = work.code, work.call.name
@@ -89,7 +89,7 @@ class RayEngine:
             *(dict(work.parameters), code.collect, main),
         )
         tell, needs = work.progress, tuple(sorted(code.resources.items()))
-        driver = await self._connected()
+        driver = await self._connect()
         async with driver.call(task, tell is not None, needs) as answers:
             while True:
                 kind, *what = await answers.get()
@@ -113,9 +113,9 @@ class RayEngine:
         if driver is not None:
             await in_own_thread(driver.end)
 
-    async def _connected(self) -> _DriverProcess:
-        driver = self._started()
-        why = await driver.connected(self.place.connect_seconds)
+    async def _connect(self) -> _DriverProcess:
+        driver = self._start_driver()
+        why = await driver.wait_for_connection(self.place.connect_seconds)
         if why is None:
             return driver
         if why != _SLOW:  # a slow connection may still succeed
@@ -125,7 +125,7 @@ class RayEngine:
                 self._driver = None
         raise _away(why)
 
-    def _started(self) -> _DriverProcess:
+    def _start_driver(self) -> _DriverProcess:
         if self._driver is None or self._driver.has_ended:
             address = self.place.address or os.environ.get("RAY_ADDRESS")
             if not address:
@@ -146,7 +146,7 @@ def _away(why: str) -> RetryableError:
     )
 
 
-def _lost(work: EngineCall) -> ToolError:
+def _lost_error(work: EngineCall) -> ToolError:
     """Return the error of a call whose task has ended without an outcome."""
     tool = work.call.name
     if work.limits.once:
@@ -195,8 +195,8 @@ class _DriverProcess:
             threading.Thread(target=target, args=given, name="leonidas-ray", daemon=True).start()
         self._send(("connect", 0, address))
 
-    async def connected(self, seconds: float) -> str | None:
-        """Return why there is no connection after `seconds`; `None` if there is one."""
+    async def wait_for_connection(self, seconds: float) -> str | None:
+        """Return why the connection failed within `seconds`; `None` if it succeeded."""
         if not self._known.is_set() and not await in_own_thread(self._known.wait, seconds):
             return _SLOW
         return self._why
@@ -239,7 +239,7 @@ class _DriverProcess:
         if call is not None:
             call.put(what)
 
-    def ended(self) -> None:
+    def report_end(self) -> None:
         """Report the end of the process to all calls."""
         with self._lock:
             self.has_ended = True
@@ -252,7 +252,7 @@ class _DriverProcess:
 
 
 def _write(process: subprocess.Popen[bytes], requests: queue.SimpleQueue[bytes | None]) -> None:
-    """Write requests to a driver until there is `None`; a driver that is stuck blocks the pipe."""
+    """Write requests to a driver until `None`; a driver that is stuck blocks the pipe."""
     assert process.stdin is not None
     while (body := requests.get()) is not None:
         unsent = memoryview(HEADER.pack(len(body)) + body)
@@ -291,4 +291,4 @@ def _read(
                 stream.close()
     taking = driver()
     if taking is not None:
-        taking.ended()
+        taking.report_end()

@@ -135,29 +135,29 @@ def _messages(
     try:
         value = function(*args, **kwargs)
         if inspect.isasyncgen(value):
-            value = asyncio.run(_drained_async(value, work.collect, tell))
+            value = asyncio.run(_drain_async(value, work.collect, tell))
         elif inspect.isgenerator(value):
-            value = _drained(value, work.collect, tell)
+            value = _drain(value, work.collect, tell)
         elif inspect.isawaitable(value):
-            value = asyncio.run(_awaited(value))
+            value = asyncio.run(_await_value(value))
         outcome = ["returned", fields_of(value, work.max_bytes, work.tool)]
     except BaseException as error:  # noqa: BLE001 - the edge: a tool may raise anything
         outcome = ["raised", failure_of(error, work.tool)]
     yield _json(outcome)
 
 
-async def _awaited(value: Any) -> Any:
+async def _await_value(value: Any) -> Any:
     return await value
 
 
-def _drained(values: Any, collect: bool, tell: Callable[[dict[str, Any]], None] | None) -> Any:
+def _drain(values: Any, collect: bool, tell: Callable[[dict[str, Any]], None] | None) -> Any:
     kept = list[Any]()
     for value in values:
         _keep(value, kept, collect, tell)
     return kept if collect else (kept[-1] if kept else None)
 
 
-async def _drained_async(
+async def _drain_async(
     values: Any, collect: bool, tell: Callable[[dict[str, Any]], None] | None
 ) -> Any:
     kept = list[Any]()

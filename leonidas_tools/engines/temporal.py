@@ -90,10 +90,10 @@ class TemporalEngine:
             BaseException: The tool raised this exception.
             ToolError: The call has not begun, or its outcome is unknown.
         """
-        client = await self._connected()
-        asked = self._asked(work)
+        client = await self._get_client()
+        asked = self._build_request(work)
         starting = asyncio.ensure_future(self._start(client, workflow_id(work.call), asked))
-        return await self._ended(starting, asked, work)
+        return await self._wait_for_end(starting, asked, work)
 
     async def outcome(self, work: EngineCall) -> ToolResult:
         """Return the outcome of a call that another process has started; start none.
@@ -104,20 +104,20 @@ class TemporalEngine:
             BaseException: The tool raised this exception.
             ToolError: The outcome is unknown.
         """
-        client = await self._connected()
-        asked = replace(self._asked(work), gist="")
+        client = await self._get_client()
+        asked = replace(self._build_request(work), gist="")
         handle = client.get_workflow_handle(workflow_id(work.call))
         try:
             user = await _user_of(client, handle)
         except RPCError as error:
-            raise _lost(asked) from error
+            raise _lost_error(asked) from error
         if user != work.user:
             raise _of_another(asked)
         found: asyncio.Future[WorkflowHandle[Any, Any]] = asyncio.Future()
         found.set_result(handle)
-        return await self._ended(found, asked, work)
+        return await self._wait_for_end(found, asked, work)
 
-    async def _ended(
+    async def _wait_for_end(
         self,
         starting: asyncio.Future[WorkflowHandle[Any, Any]],
         asked: there.TemporalCall,
@@ -125,7 +125,7 @@ class TemporalEngine:
     ) -> ToolResult:
         try:
             handle = await asyncio.shield(starting)
-            return await self._told(handle, asked, work.progress)
+            return await self._wait_for_outcome(handle, asked, work.progress)
         except asyncio.CancelledError:
             with contextlib.suppress(RPCError, ToolError):  # no server, or the workflow has ended
                 handle = await starting
@@ -133,7 +133,7 @@ class TemporalEngine:
                     await handle.cancel(rpc_timeout=timedelta(seconds=self.place.connect_seconds))
             raise
 
-    async def _connected(self) -> Client:
+    async def _get_client(self) -> Client:
         """Return the client, after a health check of the server."""
         if self._client is None:
             self._client = await connect(self.place)
@@ -149,7 +149,7 @@ class TemporalEngine:
         assert self._client is not None
         return self._client.service_client.config.target_host
 
-    def _asked(self, work: EngineCall) -> there.TemporalCall:
+    def _build_request(self, work: EngineCall) -> there.TemporalCall:
         call, limits = work.call, work.limits
         try:
             known = [call.name, dict(call.arguments), work.user]
@@ -197,9 +197,9 @@ class TemporalEngine:
         except WorkflowAlreadyStartedError:
             return client.get_workflow_handle(identifier)
         except RPCError as error:
-            raise _lost(asked) from error
+            raise _lost_error(asked) from error
 
-    async def _told(
+    async def _wait_for_outcome(
         self,
         handle: WorkflowHandle[Any, Any],
         asked: there.TemporalCall,
@@ -227,9 +227,9 @@ class TemporalEngine:
         except WorkflowFailureError as error:
             if isinstance(error.cause, TerminatedError) and await _was_withdrawn(handle):
                 raise _no_worker(asked.tool, self.place.task_queue) from None
-            raise self._raised(error.cause, asked) from None
+            raise self._convert_failure(error.cause, asked) from None
         except RPCError as error:
-            raise _lost(asked) from error
+            raise _lost_error(asked) from error
         finally:
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
@@ -247,12 +247,12 @@ class TemporalEngine:
             await handle.terminate("no worker picked it up")
         return await _was_withdrawn(handle)  # a worker may have taken it just before
 
-    def _raised(self, cause: BaseException, asked: there.TemporalCall) -> BaseException:
+    def _convert_failure(self, cause: BaseException, asked: there.TemporalCall) -> BaseException:
         """Return the exception for the failure of a workflow."""
         if isinstance(cause, CancelledError) and not asked.once:
             return ToolError(say("cancelled", tool=asked.tool), status="cancelled")
         if not isinstance(cause, ApplicationError) or not cause.details:
-            return _lost(asked)
+            return _lost_error(asked)
         _check_same(cause.details[0], asked)
         match cause.type:
             case there.RAISED:
@@ -266,7 +266,7 @@ class TemporalEngine:
                     reason_code="attempt_timeout",
                 )
             case _:
-                return _lost(asked)
+                return _lost_error(asked)
 
     async def aclose(self) -> None:
         """Release the connection."""
@@ -347,7 +347,7 @@ def _no_worker(tool: str, task_queue: str) -> RetryableError:
     )
 
 
-def _lost(asked: there.TemporalCall) -> ToolError:
+def _lost_error(asked: there.TemporalCall) -> ToolError:
     """Return the error for a call whose outcome is unknown."""
     if asked.once:
         message = say("worker_died_unknown", tool=asked.tool)

@@ -1,4 +1,4 @@
-"""Tell addresses of the public internet from others, however they are written."""
+"""Distinguish public internet addresses from others, in any notation."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def is_public(text: str) -> bool:
         return False
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         return False
-    return all(map(_is_public, meant(address)))
+    return all(map(_is_public, embedded_addresses(address)))
 
 
-def meant(address: Address) -> Sequence[Address]:
-    """Return the IPv4 addresses that an IPv6 address contains; without any, the address itself.
+def embedded_addresses(address: Address) -> Sequence[Address]:
+    """Return the IPv4 addresses embedded in an IPv6 address; if none, the address itself.
 
     Example:
-        >>> meant(ipaddress.ip_address("64:ff9b::a9fe:a9fe"))
+        >>> embedded_addresses(ipaddress.ip_address("64:ff9b::a9fe:a9fe"))
         [IPv4Address('169.254.169.254')]
     """
     inner: list[ipaddress.IPv4Address | None] = []

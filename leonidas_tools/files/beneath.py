@@ -67,7 +67,7 @@ def kind_of(found: os.stat_result) -> str:
 
 
 def open_beneath(folder: int, path: str, flags: int) -> int:
-    """Open a path relative to an open folder, and nothing outside of that folder.
+    """Open a path relative to an open folder, and never outside of that folder.
 
     Links that stay inside are followed if the kernel has `openat2`, and refused otherwise.
 
@@ -77,7 +77,7 @@ def open_beneath(folder: int, path: str, flags: int) -> int:
     """
     if "\0" in path:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
-    opened = _openat2 if _has_openat2() else _walked
+    opened = _openat2 if _has_openat2() else _open_by_walking
     return opened(folder, path or ".", flags | os.O_CLOEXEC)
 
 
@@ -221,7 +221,7 @@ def _openat2(folder: int, path: str, flags: int) -> int:
     raise OSError(number, os.strerror(number), path)
 
 
-def _walked(folder: int, path: str, flags: int) -> int:
+def _open_by_walking(folder: int, path: str, flags: int) -> int:
     """Open a path part by part, without following any link."""
     if path.startswith("/"):
         raise OutsideError(path)

@@ -17,7 +17,7 @@ async def trusted_certificates() -> ssl.SSLContext:
     """Return a TLS context with the trust store of the system, shared by all HTTP clients.
 
     Reading the certificates takes tens of milliseconds, so a thread reads them, once. An HTTP
-    client without a context of its own reads them in the event loop, for each connection.
+    client without its own context reads them in the event loop, for each connection.
     """
     return await asyncio.to_thread(_read, *map(os.environ.get, _NAMING_THEM))
 

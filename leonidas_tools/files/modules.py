@@ -1,6 +1,6 @@
 """Import single modules of a folder that is not on `sys.path`.
 
-A model may be able to write beside a toolbox: only the modules that the settings name are found
+A model may be able to write next to a toolbox: only the modules that the settings name are found
 there, and no import of anything else ever looks there.
 """
 

@@ -27,7 +27,7 @@ class PrivateFile:
     Example:
         >>> import tempfile
         >>> file = PrivateFile(Path(tempfile.mkdtemp()) / "mine.json")
-        >>> with file.locked():
+        >>> with file.hold_lock():
         ...     file.write("{}")
         >>> file.read()
         '{}'
@@ -80,7 +80,7 @@ class PrivateFile:
         self.path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """Hold an exclusive lock across processes in the block; wait until the lock is free.
 
         Raises:
@@ -102,7 +102,7 @@ class PrivateFile:
     async def turn(self, patience_seconds: float) -> AsyncIterator[None]:
         """Keep other processes out during slow work, without blocking the event loop.
 
-        This lock differs from the lock of `locked`, which may be acquired inside the block. The
+        This lock differs from the lock of `hold_lock`, which may be acquired inside the block. The
         lock of a process that ends is released. After `patience_seconds` the block runs unlocked.
         """
         with contextlib.ExitStack() as stack:
@@ -113,14 +113,14 @@ class PrivateFile:
                 return
             stack.callback(_release, handle)
             until = time.monotonic() + patience_seconds
-            # There is no notification when another process releases the lock.
-            while not _taken(handle) and time.monotonic() < until:  # noqa: ASYNC110 - see above
+            # No notification is sent when another process releases the lock.
+            while not _try_lock(handle) and time.monotonic() < until:  # noqa: ASYNC110 - see above
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             yield
 
     @contextlib.contextmanager
     def _lock_file(self, kind: str) -> Iterator[int]:
-        """Open a lock file beside this file; keep it afterwards, as others may have it open."""
+        """Open a lock file next to this file; keep it afterwards, as others may have it open."""
         self._make_folder()
         lock = self.path.with_name(f"{self.path.name}.{kind}")
         # A link would create a file at its target; Windows has no such flag.
@@ -135,7 +135,7 @@ class PrivateFile:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _taken(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     """Try to acquire a lock; return `True` also if the system has no locks."""
     try:
         import fcntl

@@ -1,4 +1,4 @@
-"""The folders that tools may use: each is opened once, and everything goes beneath it."""
+"""The folders that tools may use: each is opened once, and all paths resolve beneath it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Root:
 
     @property
     def identity(self) -> Identity:
-        """Return what tells this folder from every other."""
+        """Return the identity of this folder."""
         with self._lock:
             if self._name is None:
                 return _identity(os.fstat(self._handle))
@@ -176,7 +176,7 @@ class Roots:
                     return RootedPath(folder, given[len(start) :].lstrip("/"), path)
         raise OutsideError(path)
 
-    def shown(self, place: RootedPath, inner: str) -> str:
+    def display_path(self, place: RootedPath, inner: str) -> str:
         """Return a path below a place: relative in the first root, else absolute."""
         path = os.path.normpath(os.path.join(place.path, inner))  # noqa: PTH118 - as above
         return path if place.root is self.folders[0] else str(place.root.given / path)

@@ -19,7 +19,7 @@ from leonidas_tools.gateway.conversation import GatewayConversation
 from leonidas_tools.gateway.limits import Admission, GatewayLimits
 from leonidas_tools.gateway.resumption_guard import ResumptionGuard
 from leonidas_tools.gateway.running_sessions import RunningSessions
-from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, TokenError, checked_secret, user_of
+from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, TokenError, check_secret, user_of
 from leonidas_tools.gateway.wire import PROTOCOL
 from leonidas_tools.mcp_server.guard import HTTPAccess, bearer_token, subprotocol_token
 from leonidas_tools.redaction.visible import visible_logger
@@ -89,7 +89,7 @@ class GatewayApp:
             await stack.enter_async_context(self.tools)
             if self._guard is not None:
                 stack.callback(self.tools.monitor.subscribe(self._guard))
-            stack.push_async_callback(self._ended)  # ends before the tools that they use
+            stack.push_async_callback(self._end_all)  # ends before the tools that they use
             self._stack = stack.pop_all()
         return self
 
@@ -123,9 +123,9 @@ class GatewayApp:
         self._draining.set()
         if self._running:
             await asyncio.wait(self._running, timeout=self.limits.grace_seconds)
-        await self._ended()
+        await self._end_all()
 
-    async def _ended(self) -> None:
+    async def _end_all(self) -> None:
         """End all conversations."""
         self._draining.set()
         self._closing.set()
@@ -136,7 +136,7 @@ class GatewayApp:
         try:
             user = self._user(websocket)
         except TokenError as error:
-            self._metrics.refused("token")
+            self._metrics.count_refusal("token")
             client = websocket.client.host if websocket.client else "unknown"
             logger.info("A client at %s was refused, since it is not signed in: %s", client, error)
             await websocket.send_denial_response(
@@ -154,21 +154,21 @@ class GatewayApp:
 
     async def _hold(self, websocket: WebSocket, user: str) -> None:
         try:
-            async with self._admitted(user):
-                await self._held(websocket, user)
+            async with self._admit(user):
+                await self._run_conversation(websocket, user)
         except CloseError as refused:
-            self._metrics.refused(refused.why)
+            self._metrics.count_refusal(refused.why)
             logger.info("A conversation of %r was refused: %s", user, refused)
             await _close(websocket, refused)
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, user: str) -> AsyncIterator[None]:
+    async def _admit(self, user: str) -> AsyncIterator[None]:
         if self._draining.is_set():
             raise CloseError(RESTARTING, "draining", "The server is restarting: connect again")
-        async with self._admission.admitted(user):
+        async with self._admission.admit(user):
             yield
 
-    async def _held(self, websocket: WebSocket, user: str) -> None:
+    async def _run_conversation(self, websocket: WebSocket, user: str) -> None:
         conversation = GatewayConversation(
             websocket,
             user=user,
@@ -181,17 +181,17 @@ class GatewayApp:
             running_sessions=self._running_sessions,
             guard=self._guard,
         )
-        self._metrics.started()
+        self._metrics.count_start()
         try:
             await conversation.run()
         except WebSocketDisconnect:
-            self._ended_by("left", conversation, "The client has left")
+            self._record_end("left", conversation, "The client has left")
         except CloseError as closed:
-            self._ended_by(closed.why, conversation, closed.reason)
+            self._record_end(closed.why, conversation, closed.reason)
             await _close(websocket, closed)
 
-    def _ended_by(self, why: str, conversation: GatewayConversation, reason: str) -> None:
-        self._metrics.ended(why)
+    def _record_end(self, why: str, conversation: GatewayConversation, reason: str) -> None:
+        self._metrics.count_end(why)
         logger.info("%s has ended: %s", conversation, reason)
 
     def _user(self, websocket: WebSocket) -> str:
@@ -249,7 +249,7 @@ def gateway_app(  # noqa: PLR0913 - each is an option of the server
         TypeError: An argument is of a wrong type.
     """
     access = HTTPAccess(  # checks Host and Origin; each user has their own token
-        token=checked_secret(secret),
+        token=check_secret(secret),
         hosts=tuple(hosts),
         origins=tuple(origins),
         any_address=any_address,
@@ -280,15 +280,15 @@ class _Metrics:
             registry=self._registry,
         )
 
-    def started(self) -> None:
+    def count_start(self) -> None:
         """Count a conversation that starts."""
         self._started.inc()
 
-    def ended(self, reason: str) -> None:
+    def count_end(self, reason: str) -> None:
         """Count a conversation that ends."""
         self._ended.labels(reason).inc()
 
-    def refused(self, reason: str) -> None:
+    def count_refusal(self, reason: str) -> None:
         """Count a conversation that is refused."""
         self._refused.labels(reason).inc()
 

@@ -106,7 +106,7 @@ class _Unsent:
             self._bytes -= len(item)
         return item
 
-    async def all_sent(self) -> None:
+    async def wait_until_sent(self) -> None:
         """Wait until all items are sent."""
         await self._all_sent.wait()
 
@@ -120,7 +120,7 @@ class _Moment:
         self._played_at = 0.0
         self._changed = asyncio.Event()
 
-    def heard(self, part: ProcessorPart) -> None:
+    def record_part(self, part: ProcessorPart) -> None:
         """Record a part from the agent."""
         if (call := part.part.function_call) is not None:
             self._calls.add(call.id or "")
@@ -133,7 +133,7 @@ class _Moment:
             self._in_turn = True
         self._changed.set()
 
-    def typed(self) -> None:
+    def record_typing(self) -> None:
         """Record that the user has typed."""
         self._in_turn = True
 
@@ -141,8 +141,8 @@ class _Moment:
         """Record audio that the client plays, after the audio that it received before."""
         self._played_at = max(self._played_at, asyncio.get_running_loop().time()) + seconds
 
-    def silenced(self) -> None:
-        """Record that the client plays nothing more."""
+    def record_silence(self) -> None:
+        """Record that the client has stopped playback."""
         self._played_at = 0.0
         self._changed.set()
 
@@ -228,9 +228,9 @@ class GatewayConversation:
             WebSocketDisconnect: The client has left.
             CloseError: The conversation ends for another reason.
         """
-        start = await self._started()
+        start = await self._receive_start()
         self._use(start.sound)
-        known = None if start.resume is None else self._known(start.resume)
+        known = None if start.resume is None else self._read_resumption(start.resume)
         session = self._session.id if known is None else known.session
         async with self._running_sessions.begin(self._user, session) as wanted:
             if known is not None:
@@ -267,8 +267,8 @@ class GatewayConversation:
             if task in done:
                 task.result()
 
-    def _known(self, token: str) -> Resumed:
-        """Return what a resumption contains."""
+    def _read_resumption(self, token: str) -> Resumed:
+        """Return the content of a resumption token."""
         known = resumption_of(token, self._secret, self._user)
         if known is None:
             reason = "The resumption is not valid here, or has expired: start without it"
@@ -285,8 +285,8 @@ class GatewayConversation:
         for tool in known.read:  # its results are in the model's context, even without a store
             self._session.get(UntrustedContent).mark(tool)
 
-    async def _started(self) -> wire.Start:
-        first = asyncio.create_task(self._received())
+    async def _receive_start(self) -> wire.Start:
+        first = asyncio.create_task(self._receive())
         draining = asyncio.create_task(self._draining.wait())
         try:
             await asyncio.wait(
@@ -303,9 +303,9 @@ class GatewayConversation:
             first.cancel()
             draining.cancel()
             await asyncio.wait({first, draining})
-        return wire.started(given if isinstance(given, str) else None)
+        return wire.parse_start(given if isinstance(given, str) else None)
 
-    async def _received(self) -> bytes | str:
+    async def _receive(self) -> bytes | str:
         message = await self._websocket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", ENDED))
@@ -314,14 +314,14 @@ class GatewayConversation:
 
     async def _listen(self) -> None:
         while True:
-            given = await self._received()
+            given = await self._receive()
             self._active.set()
             if not self._messages.spend(1):
                 raise CloseError(REFUSED, "flood", "Too many messages: send them in real time")
             if isinstance(given, bytes):
                 await self._hear_sound(given)
             else:
-                await self._hear_message(wire.said(given))
+                await self._hear_message(wire.parse_message(given))
 
     async def _watch(self) -> None:
         await self._opened.wait()
@@ -344,7 +344,7 @@ class GatewayConversation:
         if not self._sound_pace.spend(seconds):
             reason = "Too much audio: send it in real time"
             raise CloseError(REFUSED, "flood", reason)
-        sound, kind = self._sound.decoded(frame), self._sound.mime_type
+        sound, kind = self._sound.decode(frame), self._sound.mime_type
         await self._heard.put(
             ProcessorPart(sound, mimetype=kind, role="user", substream_name="realtime")
         )
@@ -355,7 +355,7 @@ class GatewayConversation:
         if isinstance(given, wire.Answered):
             self._answer(given)
         elif isinstance(given, wire.Text):
-            self._moment.typed()
+            self._moment.record_typing()
             await self._heard.put(ProcessorPart(given.text, role="user"))
         else:
             ended = {"audio_stream_end": True}
@@ -386,7 +386,7 @@ class GatewayConversation:
         live = LiveToolSession(self._model, self._tools, session=self._session)
         try:
             async with processor.context():  # without it, cancelling a chain would hang
-                async for part in live(self._said()):
+                async for part in live(self._stream_heard()):
                     self._hear(part)
         except Exception as error:
             raise self._close_error(error) from error
@@ -404,7 +404,7 @@ class GatewayConversation:
             logger.error("%s has failed", self, exc_info=error)
         return CloseError(FAILED, "failed", "The agent failed: see the log of the server")
 
-    async def _said(self) -> AsyncIterator[ProcessorPart]:
+    async def _stream_heard(self) -> AsyncIterator[ProcessorPart]:
         while True:
             yield await self._heard.get()
 
@@ -416,11 +416,11 @@ class GatewayConversation:
             if happened["event"] == "connection_opened" and not self._opened.is_set():
                 self._begin(resumed=bool(happened["resumed"]))
             return
-        self._moment.heard(part)
+        self._moment.record_part(part)
         if part.metadata.get("interrupted"):
             self._to_client.drop()
             self._unsent.drop_sound()
-            self._moment.silenced()
+            self._moment.record_silence()
             self._tell("interrupted")
         elif part.mimetype.startswith("audio/") and (sound := part.bytes):
             self._play(self._to_client.take(sound, part.mimetype))
@@ -469,7 +469,7 @@ class GatewayConversation:
         await self._draining.wait()
         self._tell("draining", seconds=self._limits.grace_seconds)
         await self._moment.quiet()
-        await self._unsent.all_sent()
+        await self._unsent.wait_until_sent()
         raise _restarting()
 
     async def _close(self) -> None:

@@ -35,7 +35,7 @@ class GatewayLimits:
         conversations_per_user: The maximum of concurrent conversations of one user.
         starts_per_user_minute: Conversations that one user may start in a minute.
         frame_seconds: The longest frame of audio.
-        idle_seconds: The longest time in which a client sends nothing.
+        idle_seconds: The maximum time without a message from the client.
         longest_seconds: The longest duration of a conversation.
         unsent_seconds: The most audio that may wait for a client that reads slowly.
         grace_seconds: The longest duration of a conversation once the gateway drains.
@@ -52,7 +52,7 @@ class GatewayLimits:
 
 
 class Admission:
-    """Admits conversations within the limits, and counts those that run.
+    """Admits conversations within the limits, and counts running ones.
 
     Args:
         limits: The limits.
@@ -71,7 +71,7 @@ class Admission:
         return self._now.total()
 
     @asynccontextmanager
-    async def admitted(self, user: str) -> AsyncIterator[None]:
+    async def admit(self, user: str) -> AsyncIterator[None]:
         """Count a conversation while it lasts.
 
         Raises:
@@ -80,7 +80,7 @@ class Admission:
         self._check(user)
         self._now[user] += 1
         try:
-            id_ = None if self._store is None else await self._begun(self._store, user)
+            id_ = None if self._store is None else await self._begin(self._store, user)
             try:
                 yield
             finally:
@@ -91,7 +91,7 @@ class Admission:
             if not self._now[user]:
                 del self._now[user]
 
-    async def _begun(self, store: Store, user: str) -> str | None:
+    async def _begin(self, store: Store, user: str) -> str | None:
         """Count a conversation in the store; return its id.
 
         If the store fails, a user has one conversation in this process, or none.

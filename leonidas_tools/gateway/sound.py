@@ -1,4 +1,4 @@
-"""Conversion of audio between the format of a client and that of the model."""
+"""Conversion of audio between the formats of the client and the model."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ class SoundFormat:
         """Return the MIME type of the decoded audio; the model accepts any rate in it."""
         return f"audio/pcm;rate={self.hertz}"
 
-    def decoded(self, frame: bytes) -> bytes:
+    def decode(self, frame: bytes) -> bytes:
         """Return audio of the client as 16-bit PCM."""
         if self.encoding == "pcm16":
             return frame
-        return _decoded()[np.frombuffer(frame, np.uint8)].astype(_LITTLE, copy=False).tobytes()
+        samples = _decoding_table()[np.frombuffer(frame, np.uint8)]
+        return samples.astype(_LITTLE, copy=False).tobytes()
 
     def seconds(self, length: int) -> float:
         """Return the duration of `length` bytes."""
@@ -78,19 +79,19 @@ class SoundToClient:
         if hertz != self._resampled.given_hertz:
             self._resampled = _Resampled(hertz, self._sound.hertz)
         whole = data[: len(data) // 2 * 2]
-        return self._encoded(self._resampled.take(np.frombuffer(whole, _LITTLE)))
+        return self._encode(self._resampled.take(np.frombuffer(whole, _LITTLE)))
 
     def finish(self) -> bytes:
         """Return the buffered audio, at the end of a turn."""
-        return self._encoded(self._resampled.finish())
+        return self._encode(self._resampled.finish())
 
     def drop(self) -> None:
         """Drop the buffered audio, at an interruption."""
         self._resampled.finish()
 
-    def _encoded(self, samples: Samples) -> bytes:
+    def _encode(self, samples: Samples) -> bytes:
         if self._sound.encoding == "mulaw":
-            return _encoding()[samples.view(np.uint16)].tobytes()
+            return _encoding_table()[samples.view(np.uint16)].tobytes()
         return samples.astype(_LITTLE, copy=False).tobytes()
 
 
@@ -123,14 +124,14 @@ _SEGMENT_ENDS = (0x3F, 0x7F, 0xFF, 0x1FF, 0x3FF, 0x7FF, 0xFFF, 0x1FFF)
 
 
 @cache
-def _decoded() -> Samples:
+def _decoding_table() -> Samples:
     code = ~np.arange(256, dtype=np.int32) & 0xFF
     magnitude = (((code & 0x0F) << 3) + 4 * _BIAS << (code >> 4 & 0x07)) - 4 * _BIAS
     return np.where(code & 0x80, -magnitude, magnitude).astype(np.int16)
 
 
 @cache
-def _encoding() -> npt.NDArray[np.uint8]:
+def _encoding_table() -> npt.NDArray[np.uint8]:
     samples = np.arange(1 << 16, dtype=np.uint16).view(np.int16).astype(np.int32) >> 2
     magnitude = np.minimum(np.abs(samples), _CLIP) + _BIAS
     segment = np.searchsorted(_SEGMENT_ENDS, magnitude).astype(np.int32)

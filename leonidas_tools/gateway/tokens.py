@@ -49,10 +49,10 @@ def make_token(secret: str, user: str, *, seconds: float = 3600.0, audience: str
     if not seconds > 0:
         raise ConfigurationError(f"A token must be valid for more than 0 seconds, not {seconds!r}")
     claims = {"sub": user, "exp": int(time.time() + seconds), "aud": audience}
-    return jwt.encode(claims, checked_secret(secret), algorithm=_ALGORITHM)
+    return jwt.encode(claims, check_secret(secret), algorithm=_ALGORITHM)
 
 
-def checked_secret(secret: str) -> str:
+def check_secret(secret: str) -> str:
     """Return the secret if it is long enough.
 
     Raises:
@@ -67,7 +67,7 @@ def checked_secret(secret: str) -> str:
 
 
 class TokenError(Exception):
-    """Raised for a token that is not valid; the message says why, for the log of the server."""
+    """Raised for an invalid token; the message gives the reason, for the server's log."""
 
 
 def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> str:

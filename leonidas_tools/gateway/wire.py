@@ -66,7 +66,7 @@ _SAID: TypeAdapter[ClientMessage] = TypeAdapter(
 )
 
 
-def started(text: str | None) -> Start:
+def parse_start(text: str | None) -> Start:
     """Parse the first message.
 
     Raises:
@@ -79,8 +79,8 @@ def started(text: str | None) -> Start:
         raise CloseError(UNSUPPORTED, "protocol", reason) from None
 
 
-def said(text: str) -> ClientMessage:
-    """Parse a later message.
+def parse_message(text: str) -> ClientMessage:
+    """Parse any message after the first.
 
     Raises:
         CloseError: The message is not valid.

@@ -43,12 +43,12 @@ async def run_workers(command: Sequence[str], *, count: int) -> None:
     try:
         done, _ = await asyncio.wait(slots, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await _all_ended(slots)
+        await _end_all(slots)
     for slot in done:
         slot.result()
 
 
-async def _all_ended(slots: Sequence[asyncio.Task[None]]) -> None:
+async def _end_all(slots: Sequence[asyncio.Task[None]]) -> None:
     """End all workers; each further cancellation is passed on to them."""
     cancelled = None
     while pending := [slot for slot in slots if not slot.done()]:

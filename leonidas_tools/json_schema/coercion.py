@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from leonidas_tools.json_schema.document import Document, child
 from leonidas_tools.json_schema.errors import MAX_WORK, Check, work_of
 from leonidas_tools.json_schema.keywords import (
+    accepted_types,
     schema_of_item,
     schemas_of_property,
     type_of,
-    wanted_types,
 )
 from leonidas_tools.json_schema.text import NotJsonError, read_json
 
@@ -40,7 +40,7 @@ def coerce(document: Document, value: Any) -> Any:
 
     A coerced value is a copy, and is not validated yet.
     """
-    return _Coercion(document).coerced("#", document.schema, value, 0)
+    return _Coercion(document).coerce("#", document.schema, value, 0)
 
 
 class _Coercion:
@@ -54,29 +54,31 @@ class _Coercion:
         self._known_work: dict[tuple[int, int], int] = {}
         self._weighed: list[Any] = []
 
-    def coerced(self, pointer: str, schema: Any, value: Any, depth: int) -> Any:
+    def coerce(self, pointer: str, schema: Any, value: Any, depth: int) -> Any:
         self._steps += 1
         if not isinstance(schema, dict) or depth > MAX_DEPTH or self._steps > MAX_STEPS:
             return value
-        value = self._as_wanted(schema, value)
-        for where, inner in self._applied(pointer, schema, value):
-            value = self.coerced(where, inner, value, depth + 1)
+        value = self._convert_type(schema, value)
+        for where, inner in self._find_applied(pointer, schema, value):
+            value = self.coerce(where, inner, value, depth + 1)
         for keyword in ("anyOf", "oneOf"):
             if isinstance(schema.get(keyword), list):
-                value = self._chosen(child(pointer, keyword), schema[keyword], value, depth)
+                value = self._coerce_to_branch(
+                    child(pointer, keyword), schema[keyword], value, depth
+                )
         if isinstance(value, dict):
             return self._object(pointer, schema, value, depth)
         if isinstance(value, list):
             return self._array(pointer, schema, value, depth)
         return value
 
-    def _as_wanted(self, schema: Mapping[str, Any], value: Any) -> Any:
+    def _convert_type(self, schema: Mapping[str, Any], value: Any) -> Any:
         """Convert a value to the type that a schema names, if possible."""
         if not isinstance(value, str | float):
             return value
         wanted = self._wanted.get(id(schema))
         if wanted is None:  # cached, since a schema may list very many values
-            wanted = self._wanted[id(schema)] = wanted_types(schema)
+            wanted = self._wanted[id(schema)] = accepted_types(schema)
         if not wanted:
             return value
         if isinstance(value, float):
@@ -84,7 +86,7 @@ class _Coercion:
             return int(value) if exact else value
         return value if "string" in wanted else _from_text(value, wanted)
 
-    def _applied(
+    def _find_applied(
         self, pointer: str, schema: Mapping[str, Any], value: Any
     ) -> list[tuple[str, Any]]:
         """Return the other schemas that apply to the same value."""
@@ -111,13 +113,13 @@ class _Coercion:
         self._work += work_of(self._document, check, self._known_work)
         return self._work <= MAX_COERCION_WORK and validator.is_valid(value)
 
-    def _chosen(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:
+    def _coerce_to_branch(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:
         """Return the value coerced to one of several schemas, unchanged if possible."""
         where = [child(pointer, index) for index in range(len(branches))]
         fitting = [i for i, each in enumerate(branches) if self._fits(where[i], each, value)]
         candidates = []
         for index in fitting or range(len(branches)):
-            candidate = self.coerced(where[index], branches[index], value, depth + 1)
+            candidate = self.coerce(where[index], branches[index], value, depth + 1)
             if candidate is value and fitting:
                 return value
             if self._fits(where[index], branches[index], candidate):
@@ -137,7 +139,7 @@ class _Coercion:
                     made[name] = None
                 continue
             for keys, wanted in schemas_of_property(schema, name):
-                inner = self.coerced(child(pointer, *keys), wanted, inner, depth + 1)  # noqa: PLW2901 - each coerces further
+                inner = self.coerce(child(pointer, *keys), wanted, inner, depth + 1)  # noqa: PLW2901 - each coerces further
             made[name] = inner
         unchanged = len(made) == len(value) and all(made[name] is value[name] for name in made)
         return value if unchanged else made
@@ -148,7 +150,7 @@ class _Coercion:
         made = []
         for index, inner in enumerate(value):
             keys, wanted = schema_of_item(schema, index)
-            made.append(self.coerced(child(pointer, *keys), wanted, inner, depth + 1))
+            made.append(self.coerce(child(pointer, *keys), wanted, inner, depth + 1))
         return value if all(a is b for a, b in zip(made, value, strict=True)) else made
 
 

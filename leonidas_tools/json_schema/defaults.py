@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from leonidas_tools.json_schema.document import Document
 
 from leonidas_tools.errors import SchemaError
-from leonidas_tools.json_schema.keywords import type_of, wanted_types
+from leonidas_tools.json_schema.keywords import accepted_types, type_of
 
 _MAX_NESTED: Final = 8
 """Limit of nested defaults, which may be endless otherwise."""
@@ -37,7 +37,7 @@ class _Room:
 
 
 _Fill: TypeAlias = Callable[[Any, int, _Room], Any]
-"""Returns a value with its defaults filled in; the same object if nothing is missing. The number
+"""Returns a value with its defaults filled in; the same object if no value is missing. The number
 limits nested defaults."""
 
 
@@ -72,7 +72,7 @@ class _FillCompiler:
             made(value, more, room) if (made := self._made[id(schema)]) else value
         )
         fills = [fill for fill in self._fills(schema) if fill is not None]
-        self._made[id(schema)] = _chained(fills)
+        self._made[id(schema)] = _chain(fills)
         return self._made[id(schema)]
 
     def _fills(self, schema: Mapping[str, Any]) -> list[_Fill | None]:
@@ -100,21 +100,21 @@ class _FillCompiler:
 
 def _is_of_type(schema: Mapping[str, Any]) -> bool:
     """Return whether a default has its schema's type: many schemas write null for "no default"."""
-    wanted = wanted_types(schema)
+    wanted = accepted_types(schema)
     kind = type_of(schema["default"])
     return not wanted or kind in wanted or (kind == "integer" and "number" in wanted)
 
 
-def _chained(fills: list[_Fill]) -> _Fill | None:
+def _chain(fills: list[_Fill]) -> _Fill | None:
     if len(fills) < 2:  # noqa: PLR2004 - none, or one that needs no chain
         return fills[0] if fills else None
 
-    def chained(value: Any, more: int, room: _Room) -> Any:
+    def fill_all(value: Any, more: int, room: _Room) -> Any:
         for fill in fills:
             value = fill(value, more, room)
         return value
 
-    return chained
+    return fill_all
 
 
 def _of_object(defaults: Mapping[str, Any], fills: Mapping[str, _Fill]) -> _Fill | None:
@@ -124,7 +124,7 @@ def _of_object(defaults: Mapping[str, Any], fills: Mapping[str, _Fill]) -> _Fill
     fresh = {name: _copier(value) for name, value in defaults.items()}
     sizes = {name: _size(value) for name, value in defaults.items()}
 
-    def filled(value: Any, more: int, room: _Room) -> Any:
+    def fill_object(value: Any, more: int, room: _Room) -> Any:
         if not isinstance(value, dict):
             return value
         made = value
@@ -142,7 +142,7 @@ def _of_object(defaults: Mapping[str, Any], fills: Mapping[str, _Fill]) -> _Fill
         changed = any(made[name] is not part for name, part in inner.items())
         return {**made, **inner} if changed else made
 
-    return filled
+    return fill_object
 
 
 def _copier(value: Any) -> Callable[[], Any]:
@@ -153,13 +153,13 @@ def _copier(value: Any) -> Callable[[], Any]:
 
 
 def _of_array(fill: _Fill) -> _Fill:
-    def filled(value: Any, more: int, room: _Room) -> Any:
+    def fill_array(value: Any, more: int, room: _Room) -> Any:
         if not isinstance(value, list):
             return value
         made = [fill(entry, more, room) for entry in value]
         return value if all(a is b for a, b in zip(made, value, strict=True)) else made
 
-    return filled
+    return fill_array
 
 
 def _size(value: Any) -> int:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Keys: TypeAlias = tuple[str | int, ...]
 
 
-def wanted_types(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the types that a schema accepts, by its `type`, or else by the values it lists."""
+def accepted_types(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the types that a schema accepts, by its `type` or by the values that it lists."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return frozenset((kind,))
@@ -63,13 +63,13 @@ def schema_of_item(schema: Mapping[str, Any], index: int) -> tuple[Keys, Any]:
 def _matches(pattern: str, name: str) -> bool:
     """Return whether a name matches a pattern, by an engine with bounded time."""
     try:
-        return not _unless_named(pattern).is_valid({name: None})
+        return not _build_name_validator(pattern).is_valid({name: None})
     except (ValueError, UnicodeError):
         return False
 
 
 @functools.lru_cache(maxsize=256)
-def _unless_named(pattern: str) -> jsonschema_rs.Validator:
+def _build_name_validator(pattern: str) -> jsonschema_rs.Validator:
     """Return a validator that refuses names by a pattern; cached, since compiling may take long."""
     unmatched = {"patternProperties": {pattern: False}}
     return jsonschema_rs.validator_for(unmatched, pattern_options=PATTERN_OPTIONS)

@@ -3,7 +3,7 @@
 Sources: the fields of `Schema` at https://ai.google.dev/api/caching#Schema, and what the server
 refuses in it: unknown fields such as `additionalProperties` and `const`, and a list as a `type`
 (https://github.com/taylorwilsdon/google_workspace_mcp/issues/1099, 2026-09); an array without
-`items`; an `enum` of anything but non-empty strings; fields beside `anyOf`; a required property
+`items`; an `enum` of anything but non-empty strings; fields next to `anyOf`; a required property
 that is not defined (https://github.com/Kilo-Org/kilocode/pull/11955, 2026-07).
 """
 
@@ -31,7 +31,7 @@ def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema in the subset of OpenAPI.
 
     It may allow more than the schema: the arguments of a call are validated against the schema
-    itself. What cannot be written is described in words, such as an `enum` of numbers.
+    itself. Keywords that cannot be expressed are described in words, such as an `enum` of numbers.
 
     Example:
         >>> openapi_schema({"type": ["integer", "null"], "enum": [1, 2, None]})
@@ -59,7 +59,7 @@ class _Converter:
             inside = (*inside, reference)
             beside = {key: value for key, value in schema.items() if key != "$ref"}
             schema = {**self._definition(reference), **beside}
-        schema = self._merged(schema, inside)
+        schema = self._merge_all_of(schema, inside)
         kinds = _kinds(schema)
         options = _list(schema.get("anyOf")) or _list(schema.get("oneOf"))
         if not options and len(kinds) > 1:
@@ -75,8 +75,10 @@ class _Converter:
             found = found.get(name) if isinstance(found, Mapping) else None
         return found if isinstance(found, Mapping) else {}
 
-    def _merged(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> Mapping[str, Any]:
-        """Return a schema with those of its `allOf` merged into it."""
+    def _merge_all_of(
+        self, schema: Mapping[str, Any], inside: tuple[str, ...]
+    ) -> Mapping[str, Any]:
+        """Return a schema with the schemas of its `allOf` merged into it."""
         merged = {key: value for key, value in schema.items() if key != "allOf"}
         for part in _list(schema.get("allOf")):
             if not isinstance(part, Mapping):
@@ -96,7 +98,7 @@ class _Converter:
     def _union(
         self, schema: Mapping[str, Any], options: list[Any], inside: tuple[str, ...]
     ) -> dict[str, Any]:
-        """Convert a union; `null` is no option of its own, and no field stands beside `anyOf`."""
+        """Convert a union: `null` is not an option, and `anyOf` is the only field."""
         kept = [each for each in options if not _is_null(each)]
         converted = [self.convert(each, inside) for each in kept]
         nullable = len(kept) < len(options) or "null" in _list(schema.get("type"))
@@ -104,7 +106,7 @@ class _Converter:
         if len(converted) > 1:
             first = converted[0]
             if isinstance(description, str):
-                first["description"] = _joined(description, first.get("description"))
+                first["description"] = _join(description, first.get("description"))
             if nullable:
                 first["nullable"] = True
             return {"anyOf": converted}
@@ -145,7 +147,7 @@ class _Converter:
         if not isinstance(values, Mapping) or not values:
             return {}
         shown = json.dumps(self.convert(values, inside), ensure_ascii=False)
-        return {"description": _joined(schema.get("description"), f"Any keys; each value: {shown}")}
+        return {"description": _join(schema.get("description"), f"Any keys; each value: {shown}")}
 
     def _array(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
         places = _list(schema.get("prefixItems")) or _list(schema.get("items"))
@@ -184,7 +186,7 @@ def _with_enum(converted: dict[str, Any], schema: Mapping[str, Any]) -> dict[str
         converted["enum"] = values
         return converted
     shown = ", ".join(json.dumps(each, ensure_ascii=False) for each in values)
-    converted["description"] = _joined(converted.get("description"), f"One of: {shown}")
+    converted["description"] = _join(converted.get("description"), f"One of: {shown}")
     return converted
 
 
@@ -199,7 +201,7 @@ def _is_null(schema: Any) -> bool:
     )
 
 
-def _joined(*texts: str | None) -> str:
+def _join(*texts: str | None) -> str:
     return " ".join(text for text in texts if text)
 
 

@@ -83,7 +83,7 @@ def _problems(error: _Error, known: Sequence[str]) -> Iterator[SchemaProblem]:
     elif kind == "type":
         yield _wrong_type(path, error.instance, details["types"])
     else:
-        yield _narrowed(path, kind, details, value_text(error.instance))
+        yield _build_restriction_problem(path, kind, details, value_text(error.instance))
 
 
 def _missing(path: PathKeys, name: str, known: Sequence[str]) -> SchemaProblem:
@@ -143,7 +143,7 @@ def _either(options: Iterable[str]) -> str:
 def _of_union(
     error: _Error, path: PathKeys, branches: Sequence[Sequence[_Error]], known: Sequence[str]
 ) -> Iterator[SchemaProblem]:
-    """Yield the problems of the branch that was meant, else one problem for all branches."""
+    """Yield the problems of the intended branch, or one problem for all branches."""
     meant = [branch for branch in branches if branch and not _is_elsewhere(branch, path)]
     if len(meant) == 1:
         for inner in meant[0]:
@@ -185,7 +185,9 @@ def _options(errors: Iterable[_Error]) -> list[Any]:
     return options
 
 
-def _narrowed(path: PathKeys, kind: str, details: Mapping[str, Any], value: str) -> SchemaProblem:
+def _build_restriction_problem(
+    path: PathKeys, kind: str, details: Mapping[str, Any], value: str
+) -> SchemaProblem:
     """Return the problem of a keyword that restricts a value."""
     code, key, limit = _NARROWING.get(kind, ("invalid_argument", "argument_rule", ""))
     if key == "argument_rule":

@@ -67,7 +67,7 @@ def parse_arguments(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
         return value
     if value is None:
         return {}
-    parsed = _parsed(value) if isinstance(value, str) else value
+    parsed = _parse(value) if isinstance(value, str) else value
     if not isinstance(parsed, Mapping):
         raise ToolValidationError(
             say("arguments_not_object", type=type(parsed).__name__),
@@ -77,7 +77,7 @@ def parse_arguments(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
     return parsed
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     if not text.strip():
         return {}
     try:

@@ -69,7 +69,7 @@ class ArgumentValidator:
                 valid = self.is_valid(arguments)
                 if valid and self._is_plain:
                     return arguments
-                return self._completed(arguments) if valid else self._repaired(arguments)
+                return self._complete(arguments) if valid else self._repair(arguments)
         except UnicodeError as error:
             raise _refusal("have half a character (a lone surrogate)") from error
         except ValueError as error:  # raised by jsonschema-rs for values without a JSON form
@@ -92,23 +92,23 @@ class ArgumentValidator:
         if is_too_costly(self._document, arguments):
             raise _too_costly()
 
-    def _completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _complete(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return valid arguments with whole floats as integers and defaults filled in."""
         if self._document.has_integers:
             for value in arguments.values():
                 if type(value) in _MAY_HOLD_A_FLOAT and _has_whole_float(value):
-                    arguments = _coerced(self._document, arguments)
+                    arguments = _coerce(self._document, arguments)
                     break
-        return self._filled(arguments)
+        return self._fill_defaults(arguments)
 
-    def _repaired(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Coerce arguments that are not valid, and raise if they are still not valid."""
+    def _repair(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Coerce arguments that are not valid, and raise if they remain invalid."""
         if is_too_deep(arguments):
             raise _refusal(say("argument_too_deep"))
-        coerced = _coerced(self._document, arguments)
+        coerced = _coerce(self._document, arguments)
         if self._document.may_be_costly:  # a text may have become an array
             self._refuse_cost(coerced)
-        filled = self._filled(coerced)
+        filled = self._fill_defaults(coerced)
         if self.is_valid(coerced):
             return filled
         if filled is not coerced and self.is_too_costly(filled):  # a default may be of any size
@@ -119,7 +119,7 @@ class ArgumentValidator:
 
         raise error_in(self._document, coerced)
 
-    def _filled(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _fill_defaults(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._fill is None:
             return arguments
         try:
@@ -177,7 +177,7 @@ def _has_whole_float(value: Any, levels: int = MAX_ARGUMENT_DEPTH) -> bool:
     return any(_has_whole_float(part, levels - 1) for part in parts)
 
 
-def _coerced(document: Document, arguments: dict[str, Any]) -> dict[str, Any]:
+def _coerce(document: Document, arguments: dict[str, Any]) -> dict[str, Any]:
     from leonidas_tools.json_schema.coercion import coerce
 
     return cast("dict[str, Any]", coerce(document, arguments))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
-from leonidas_tools.calls.call import name_called
+from leonidas_tools.calls.call import normalize_name
 from leonidas_tools.processors.parts import REPEATS
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.session.resumption import Resumption
@@ -136,7 +136,7 @@ class ServerMessageHandler:
 
     def _is_copy(self, call: types.FunctionCall, in_model_turn: bool) -> bool:
         """Return whether the same call came in its other form already in this turn."""
-        what = name_called(f"{call.name} {call.args}")
+        what = normalize_name(f"{call.name} {call.args}")
         other = (not in_model_turn, what)
         for known in self._single.get(other, ()):
             if not known or not call.id or known == call.id:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.calls.call import ResultStatus, known_status
+from leonidas_tools.calls.call import ResultStatus, validate_status
 from leonidas_tools.calls.events import EventKind, ToolEvent
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class History:
         limit: int | None = 100,
     ) -> list[EndedCall]:
         """Return the matching calls, the newest first, and raise for an unknown status."""
-        wanted = None if status is None else known_status(status)
+        wanted = None if status is None else validate_status(status)
         found = (
             _record(row)
             for row in self._newest_first()

@@ -97,9 +97,9 @@ class Approval:
         desk = call.session.get(Approvals)
         if desk.redeem(call.number, digest):
             return await run(call)
-        moved = desk.moved(call.number)
+        moved = desk.take_moved(call.number)
         if moved is not None and (moved[1] != digest or desk.was_answered(digest)):
-            return wording.denied(call.name, "withdrawn")
+            return wording.build_denial(call.name, "withdrawn")
         asked = desk.with_hash(digest)
         if asked is not None and asked.waiter is None:
             return desk.share(asked, call)
@@ -153,7 +153,7 @@ class Approval:
 
     def _denied(self, call: ToolCall, rule: Rule) -> ToolResult:
         _record(call, "deny", rule)
-        return wording.denied_by_rule(call.name, _shown(call), rule)
+        return wording.build_rule_denial(call.name, _shown(call), rule)
 
     async def _ask(
         self, call: ToolCall, run: Run, question: Question, *, has_moved: bool
@@ -172,10 +172,10 @@ class Approval:
             desk.start_soon(question, answer[0])  # `run` would not run it
             answer = None
         if answer is None:
-            return desk.left_open(question, call)
+            return desk.leave_open(question, call)
         decision, why_not = answer
         if decision.answer is Answer.DENY:
-            return wording.denied(call.name, why_not, decision.reason)
+            return wording.build_denial(call.name, why_not, decision.reason)
         is_edited = decision.answer is Answer.EDIT
         if is_edited or not all(map(operator.is_, in_force, self._in_force(call))):
             here = current()
@@ -189,11 +189,11 @@ class Approval:
         if verdict.decide is Decide.DENY and verdict.rule is not None:
             return self._denied(call, verdict.rule)
         number = current().call.number
-        desk.approved(number, question)
+        desk.record_approval(number, question)
         try:
             return await run(call)
         finally:
-            desk.ended(number)
+            desk.remove_approved(number)
 
     def _in_force(self, call: ToolCall) -> tuple[object, object]:
         """Return the settings and the tool that a call would use if it started now."""
@@ -219,7 +219,7 @@ class Approval:
             request=ApprovalRequest(
                 id=secrets.token_hex(4) if moved is None else moved[0],
                 tool=call.name,
-                title=wording.noticed(
+                title=wording.prepend_notice(
                     notice, wording.question(call.name, shown, rule, language, self.wording)
                 ),
                 details=shown,
@@ -241,7 +241,7 @@ class Approval:
             asking=self.asking,
             sinks=invocation.sinks,
             position=session.get(Transcript).mark(),
-            voice=wording.spoken_question(
+            voice=wording.build_spoken_question(
                 call.name,
                 shown,
                 rule,
@@ -318,7 +318,7 @@ def stop_if_taken_back(call: ToolCall, run: Run) -> Awaitable[ToolResult]:
     """Run the call, unless the user has said no while the approved call waited for others."""
     desk = call.session.find(Approvals)
     if desk is not None and desk.is_taken_back(current().call.number):
-        return answered(wording.denied(call.name, "contradicted"))
+        return answered(wording.build_denial(call.name, "contradicted"))
     return run(call)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.calls.call import name_called, repeated
+from leonidas_tools.calls.call import build_repeated_result, normalize_name
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.once_calls import OnceCalls
 from leonidas_tools.processors import stream
@@ -264,7 +264,7 @@ class _Calls:
 
     def _cancel(self, call_id: str) -> None:
         """Stop a cancelled call, whose response `_end` drops."""
-        call_id = name_called(call_id)  # as in the calls
+        call_id = normalize_name(call_id)  # as in the calls
         if (running := self._running.get(call_id)) is not None:
             _cancel(running)
         elif (ended := self._undoable.pop(call_id, None)) is not None:
@@ -279,7 +279,9 @@ class _Calls:
         self._running.pop(call.id or call.trace_id, None)
         # A call that the closing runtime has cut off may have had its effect.
         is_cut = invocation.begun and invocation.is_left and not result.ok
-        remember(call, repeated(call.name) if is_cut else result, begun=invocation.begun)
+        remember(
+            call, build_repeated_result(call.name) if is_cut else result, begun=invocation.begun
+        )
         if invocation.undo is not None and call.id is not None:
             self._undoable[call.id] = invocation
             if len(self._undoable) > _MAX_UNDOABLE:

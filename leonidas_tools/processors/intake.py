@@ -12,9 +12,9 @@ from leonidas_tools.calls.call import (
     ToolResult,
     ToolSession,
     are_too_large,
+    build_repeated_result,
     cheap_hash,
-    name_called,
-    repeated,
+    normalize_name,
 )
 from leonidas_tools.calls.once_calls import OnceCalls, digest_of
 from leonidas_tools.processors.parts import call_id, earlier_ids
@@ -62,8 +62,8 @@ class Intake:
         function_call = part.part.function_call
         assert function_call is not None
         given = function_call.id or call_id(part)
-        identifier = None if given is None else name_called(given)
-        called_as = name_called(function_call.name or "")
+        identifier = None if given is None else normalize_name(given)
+        called_as = normalize_name(function_call.name or "")
         tool = self.registry.find(called_as)
         name = called_as if tool is None else tool.name
         declared: Mapping[str, Any] = function_call.args or {}
@@ -84,7 +84,7 @@ class Intake:
                 if before is not None:
                     if before.stream is self._stream and not earlier:
                         return None
-                    key, known = None, repeated(name, before.result)
+                    key, known = None, build_repeated_result(name, before.result)
         call = ToolCall(
             name=name,
             arguments=arguments,
@@ -106,7 +106,7 @@ class Intake:
 
     def cancel(self, call_id: str) -> None:
         """Ignore a later call with this id, or note that the result of an ended one is not read."""
-        call_id = name_called(call_id)
+        call_id = normalize_name(call_id)
         once = self.session.find(OnceCalls)
         if once is not None:
             once.cancel_ended(call_id, self._stream)

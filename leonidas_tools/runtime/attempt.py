@@ -62,7 +62,7 @@ class Attempt:
                 await self._stopped(call, context, invocation)
                 raise
             result = self._failed(call, error)
-        if invocation.cancelled_itself:
+        if invocation.has_cancelled_itself:
             await invocation.forgive()
         if not result.ok:
             await self._undo_call(call, context)

@@ -279,7 +279,7 @@ class Compiler:
 
 
 async def _withdrawn(call: ToolCall) -> ToolResult:
-    return wording.denied(call.name, "withdrawn")
+    return wording.build_denial(call.name, "withdrawn")
 
 
 def _around(policy: Policy, run: Run) -> Run:

@@ -277,4 +277,4 @@ def _found_in(session: ToolSession | None) -> tuple[str, ...]:
 def _recent_speech(session: ToolSession | None) -> str:
     """Return the recent speech of the user in a session."""
     transcript = None if session is None else session.find(Transcript)
-    return "" if transcript is None else transcript.said_lately(_MAX_CHARACTERS)
+    return "" if transcript is None else transcript.recent_speech(_MAX_CHARACTERS)

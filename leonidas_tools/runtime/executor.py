@@ -489,7 +489,7 @@ class Executor:
         try:
             return await self.run(call, run=self._compiler.asking(call))
         finally:
-            desk.moved(call.number)
+            desk.take_moved(call.number)
 
     async def run(
         self,

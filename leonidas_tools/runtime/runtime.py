@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession, name_called
+from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession, normalize_name
 from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.errors import RetryableError, ToolboxError, ToolValidationError, log_level
 from leonidas_tools.json_schema import parse_arguments
@@ -191,7 +191,7 @@ class ToolRuntime:
             arguments: The arguments of the call.
             session: The session of the call.
         """
-        tool = self.registry.get(name) or exports.find(self.registry, name_called(name))
+        tool = self.registry.get(name) or exports.find(self.registry, normalize_name(name))
         if tool is not None:
             return tool
         call, _ = self._made(name, arguments, session, None)
@@ -539,7 +539,7 @@ class ToolRuntime:
             parsed, refusal = {}, ToolResult.from_error(error)
         tool = self.registry.get(name) if type(name) is str else None
         if tool is None:
-            name = name_called(name)
+            name = normalize_name(name)
             tool = exports.find(self.registry, name)
         call = ToolCall(
             name=name if tool is None else tool.name,

@@ -18,7 +18,7 @@ from leonidas_tools.calls.call import (
     CANCELLED_CALL,
     ResultStatus,
     ToolResult,
-    repeated,
+    build_repeated_result,
     same_arguments,
 )
 from leonidas_tools.calls.events import EventKind
@@ -166,7 +166,7 @@ class CallStarts:
             if before is None:
                 return self._lost(call, database, elsewhere)
             if is_later and before.status == STARTED and not self._is_own(before):
-                return replace(repeated(before.tool), status=_SUPERSEDED)
+                return replace(build_repeated_result(before.tool), status=_SUPERSEDED)
             is_certain = self._is_same(before, asked) is True
             if before.started < repetition.bound or not self._is_own(before):
                 wait = self.outcome(call) if is_certain and _goes_on(before) else None
@@ -174,7 +174,7 @@ class CallStarts:
             else:
                 result = _answer(before, call)
             if result is not None and not is_certain:
-                result = repeated(before.tool)
+                result = build_repeated_result(before.tool)
         return result
 
     def _lost(
@@ -183,7 +183,7 @@ class CallStarts:
         """Return the result for a call that has run here although the store has no record of it."""
         key = self._key(call)
         if key in self._runs and (innermost() is None or self._runs[key] is not innermost()):
-            return repeated(call.name)
+            return build_repeated_result(call.name)
         has_others = elsewhere is not None and bool(elsewhere.newest)
         if database.files > 1 and (has_others or is_from_elsewhere(call.session)):
             raise StoreError("The records of the session's calls in other processes are lost")
@@ -336,7 +336,7 @@ class DurableStart:
         desk = call.session.find(Approvals)
         grant = None if desk is None else desk.grant_of(call.number)
         if grant is not None and await self._is_answered_elsewhere(call, grant):
-            return wording.denied(call.name, "withdrawn")
+            return wording.build_denial(call.name, "withdrawn")
         if self._store.is_once(call):
             # First, so that one of two equal calls in different processes finds the other.
             is_stored = await self._store.begun(call)
@@ -400,20 +400,20 @@ def _answer(before: Execution, call: ToolCall) -> ToolResult:
     if before.ended is not None:
         call.session.get(_Told).ids.add(before.id)  # an equal call after this one is a new one
     is_cut = before.status == ResultStatus.CANCELLED.value
-    return repeated(before.tool) if is_cut else _outcome(before)
+    return build_repeated_result(before.tool) if is_cut else _outcome(before)
 
 
 def _outcome(before: Execution) -> ToolResult:
     """Return the result for a repetition of a call that may have had its effect."""
     if before.ended is None or before.status in (STARTED, INTERRUPTED):
-        return repeated(before.tool)
+        return build_repeated_result(before.tool)
     stored = ToolResult(
         status=ResultStatus(before.status),
         result=before.result,
         message=before.message or say("repeated_call_known"),
         reason_code=before.reason,
     )
-    return repeated(before.tool, stored)
+    return build_repeated_result(before.tool, stored)
 
 
 def _refused(call: ToolCall) -> ToolResult:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from leonidas_tools.approvals.session_policy import user_of
-from leonidas_tools.calls.call import name_called
+from leonidas_tools.calls.call import normalize_name
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.calls.once_calls import exact_digest_of
 from leonidas_tools.redaction import MASK, redact_text
@@ -254,7 +254,7 @@ def key_of(call: ToolCall) -> Hashable:
 
 def name_of(text: str) -> str:
     """Return a name of limited length, since a model or a user may have chosen it."""
-    return clean(name_called(text, longest=_MAX_NAME_LENGTH))
+    return clean(normalize_name(text, longest=_MAX_NAME_LENGTH))
 
 
 def user_name_of(user: str | None) -> str:

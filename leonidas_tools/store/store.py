@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 from leonidas_tools.approvals.session_policy import user_of
-from leonidas_tools.calls.call import known_status
+from leonidas_tools.calls.call import validate_status
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.errors import StoreError
 from leonidas_tools.redaction.visible import visible_logger
@@ -382,7 +382,7 @@ class Store:
             StoreError: The calls cannot be read.
             ToolValidationError: The status is unknown.
         """
-        wanted = None if status is None else known_status(status, STARTED, INTERRUPTED)
+        wanted = None if status is None else validate_status(status, STARTED, INTERRUPTED)
         await self._flushed()
         return await queries.find_executions(
             self._database,

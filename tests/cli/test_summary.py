@@ -1,7 +1,7 @@
 import pytest
 
 from leonidas_tools.cli.happenings import Happening
-from leonidas_tools.cli.summary import CallLog, CallSummary, of_session, told_outcomes
+from leonidas_tools.cli.summary import CallLog, CallSummary, of_session, parse_outcomes
 from leonidas_tools.simulator import CallRecord
 from leonidas_tools.simulator.recording import ReceivedText
 
@@ -111,5 +111,5 @@ def test_an_outcome_in_the_conversation_is_that_of_a_call_on_an_earlier_connecti
 ):
     text = ReceivedText(connection=2, at=3.0, text=TOLD, source="clientContent")
     record = CallRecord(id=identifier, name=name, args={}, connection=connection, sent_at=1.0)
-    found = [each.status for each in told_outcomes([text]) if each.is_of(record)]
+    found = [each.status for each in parse_outcomes([text]) if each.is_of(record)]
     assert found == statuses

@@ -191,7 +191,7 @@ async def test_a_link_in_place_of_a_lock_makes_no_file_elsewhere(tmp_path, kind)
     file, elsewhere = PrivateFile(tmp_path / "tokens.json"), tmp_path / "elsewhere"
     (tmp_path / f"tokens.json.{kind}").symlink_to(elsewhere)
     if kind == "lock":
-        with pytest.raises(OSError, match="symbolic links"), file.locked():
+        with pytest.raises(OSError, match="symbolic links"), file.hold_lock():
             pass
     else:
         async with file.turn(60):

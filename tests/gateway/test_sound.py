@@ -17,7 +17,7 @@ PHONE = SoundFormat(encoding="mulaw", hertz=8000)
 
 def test_every_byte_of_mu_law_is_decoded_as_by_the_reference():
     every = bytes(range(256))
-    assert PHONE.decoded(every) == audioop.ulaw2lin(every, 2)
+    assert PHONE.decode(every) == audioop.ulaw2lin(every, 2)
 
 
 def test_every_sample_is_encoded_as_mu_law_as_by_the_reference():

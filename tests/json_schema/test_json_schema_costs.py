@@ -453,9 +453,9 @@ def test_what_is_nearest_to_a_wrong_value_is_looked_for_only_once(monkeypatch):
 
 def test_a_long_list_of_options_is_looked_through_once_to_coerce_many_values(monkeypatch):
     looked_at = []
-    known = coercion.wanted_types
+    known = coercion.accepted_types
     monkeypatch.setattr(
-        coercion, "wanted_types", lambda each: looked_at.append(each) or known(each)
+        coercion, "accepted_types", lambda each: looked_at.append(each) or known(each)
     )
     schema = {"properties": {"a": {"items": {"enum": OPTIONS}}, "n": {"type": "integer"}}}
     arguments = {"a": ["option 7"] * 900, "n": "7"}

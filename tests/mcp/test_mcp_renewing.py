@@ -236,13 +236,13 @@ from leonidas_tools.files.private import PrivateFile
 
 file = PrivateFile(pathlib.Path(sys.argv[1]))
 read, write = os.pipe()
-with file.locked():
+with file.hold_lock():
     child = os.fork()
     if child == 0:
         os.close(write)
         os.read(read, 1)  # lives as long as its parent
         os._exit(0)
-with file.locked():
+with file.hold_lock():
     print("again", flush=True)
 os.close(write)
 os.waitpid(child, 0)

@@ -234,7 +234,7 @@ def test_a_replay_has_the_pauses_of_the_session(speed, longest, pauses):
         ReplayEvent(at=at, kind="tool_start", tool="t", trace_id="s-1", data={})
         for at in (100, 102, 132, 131.5)
     ]
-    assert [pause for pause, _ in history.paced(events, speed, longest)] == pauses
+    assert [pause for pause, _ in history.pace_events(events, speed, longest)] == pauses
 
 
 def test_what_was_interrupted_is_listed_until_somebody_has_taken_note(run, kept):

@@ -275,5 +275,5 @@ def test_a_long_text_is_read_in_part_only() -> None:
     for _ in range(50):
         transcript.user_said("x" * 10_000)
         transcript.model_spoke("yes")
-    assert len(transcript.said_lately(600)) == 600
-    assert Transcript().said_lately(600) == ""
+    assert len(transcript.recent_speech(600)) == 600
+    assert Transcript().recent_speech(600) == ""

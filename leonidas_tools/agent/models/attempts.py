@@ -95,9 +95,9 @@ class ServedModel(ABC):
     ) -> AsyncGenerator[Chunk]:
         """Yield an answer in chunks, like `Model.stream`."""
         attempt = partial(self._attempt, messages, tools, parameters)
-        return bounded(attempt, self.limits, self._secrets)
+        return retry_within_limits(attempt, self.limits, self._secrets)
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         """Return a client for this event loop, which cannot use connections of another loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
@@ -120,7 +120,7 @@ class ServedModel(ABC):
         """Close the connections of a client."""
 
 
-async def bounded(
+async def retry_within_limits(
     attempt: Callable[[], AsyncGenerator[Chunk]], limits: AnswerLimits, secrets: KnownSecrets
 ) -> AsyncGenerator[Chunk]:
     """Yield the chunks of an answer within the limits; yield `Restart` before each retry.
@@ -137,7 +137,7 @@ async def bounded(
                 while (chunk := await clock.next(chunks)) is not None:
                     yield chunk
         except ModelError as error:
-            failure = _masked(error, secrets)
+            failure = _mask_error(error, secrets)
         else:
             return
         wait = failure.retry_after_seconds or _backoff(limits, number)
@@ -180,7 +180,7 @@ class _Clock:
             self.seconds_left -= time.monotonic() - begun
 
 
-def _masked(error: ModelError, secrets: KnownSecrets) -> ModelError:
+def _mask_error(error: ModelError, secrets: KnownSecrets) -> ModelError:
     """Return the error with secrets masked, and without its cause, which may have secrets."""
     text = secrets.text(str(error))
     cut = shortened(text, _MAX_MESSAGE_LENGTH)

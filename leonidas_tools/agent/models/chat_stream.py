@@ -1,4 +1,4 @@
-"""Read the streamed answers of OpenAI-compatible servers, whatever they leave out or add."""
+"""Read the streamed answers of OpenAI-compatible servers, with missing or extra fields."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from leonidas_tools.agent.models.model import (
     TextDelta,
     Usage,
     new_id,
-    undecorated,
+    strip_decoration,
 )
-from leonidas_tools.agent.models.written import parsed_arguments
+from leonidas_tools.agent.models.written import parse_arguments
 from leonidas_tools.errors import ModelError
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ async def read_events(body: AsyncIterable[bytes]) -> AsyncGenerator[Mapping[str,
         if data == _DONE:
             yield None
         elif data:
-            yield _parsed(data)
+            yield _parse_json(data)
     if not is_stream and (whole := b"\n".join(document).strip()):
-        yield _parsed(whole)
+        yield _parse_json(whole)
 
 
 async def _lines(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
@@ -73,7 +73,7 @@ async def _lines(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     yield b"".join(rest)
 
 
-def _parsed(data: bytes) -> Mapping[str, Any]:
+def _parse_json(data: bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(data)
         if b"\\ud" in data.lower():  # half of a surrogate pair could not be sent back
@@ -135,7 +135,7 @@ def error_text(value: Any) -> str:
 
 @dataclass(slots=True)
 class _CallInPieces:
-    """A call that is still being received."""
+    """A partially received call."""
 
     id: str = ""
     name: str = ""
@@ -144,7 +144,7 @@ class _CallInPieces:
     @property
     def arguments(self) -> Mapping[str, Any] | str:
         """Return the arguments so far: text if they are not an object, or not yet."""
-        return parsed_arguments("".join(self.pieces))
+        return parse_arguments("".join(self.pieces))
 
     def whole(self) -> Mapping[str, Any] | None:
         """Return the arguments if they are a complete object."""
@@ -157,7 +157,7 @@ class CallAssembly:
     """Assembles the calls of an answer from their pieces.
 
     A server may leave the index out, give all calls one index, repeat the id and the name in each
-    piece, or change the id, so no single field tells which call a piece belongs to. A piece without
+    piece, or change the id, so no single field identifies the call of a piece. A piece without
     a name continues a call. A piece with a name begins another one if its index is new, if both
     names are those of tools and differ, or if the arguments of the call before it are complete.
 
@@ -211,7 +211,7 @@ class CallAssembly:
             return call.whole() is not None
         # An empty object may come before the real one, and the same object twice.
         is_object = arguments.lstrip().startswith("{")
-        return is_object and bool(whole := call.whole()) and parsed_arguments(arguments) != whole
+        return is_object and bool(whole := call.whole()) and parse_arguments(arguments) != whole
 
 
 # Thoughts in the text -----------------------------------------------------------------------------
@@ -344,7 +344,9 @@ class AnswerReader:
         for call in calls:
             identifier = new_id(call.id, self._taken)
             self._taken.add(identifier)
-            name = self._own_names.get(call.name) or self._own_names.get(undecorated(call.name))
+            name = self._own_names.get(call.name) or self._own_names.get(
+                strip_decoration(call.name)
+            )
             yield ModelCall(id=identifier, name=name or call.name, arguments=call.arguments)
         yield End(self._end or EndReason.STOP)
 

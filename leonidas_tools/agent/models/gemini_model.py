@@ -86,7 +86,7 @@ class GeminiModel(ServedModel):
 
         pieces = _Pieces(ids_in(messages))
         try:
-            responses: Any = await self._connected().aio.models.generate_content_stream(
+            responses: Any = await self._connect().aio.models.generate_content_stream(
                 model=self.name,
                 contents=_contents(messages),
                 config=_config(messages, tools, parameters),

@@ -283,7 +283,7 @@ class Budget:
     Args:
         max_tokens: The maximum number of tokens; `None` for no limit.
         max_calls: The maximum number of calls; `None` for no limit.
-        outer: The enclosing budget, which also counts what this budget uses.
+        outer: The enclosing budget, which also counts the tokens of this budget.
 
     Example:
         >>> whole = Budget(100)
@@ -404,7 +404,7 @@ class _Collected:
         elif isinstance(chunk, End):
             self._end = chunk.reason
         else:
-            usage = self._usage or self._estimated("")
+            usage = self._usage or self._estimate_usage("")
             self._spent = usage if self._spent is None else self._spent + usage
             self._begin()
 
@@ -417,7 +417,7 @@ class _Collected:
                 reason="protocol",
             )
 
-    def _estimated(self, asked: str) -> Usage:
+    def _estimate_usage(self, asked: str) -> Usage:
         calls = "".join(f"{call.name}{call.arguments}" for call in self._calls)
         said = "".join((*self._text, *self._thought, calls))
         return Usage(
@@ -430,7 +430,7 @@ class _Collected:
         """Return the complete answer."""
         usage = self._usage
         if usage is None:
-            usage = self._estimated(_asked(messages, tools))
+            usage = self._estimate_usage(_request_text(messages, tools))
         text, thought = "".join(self._text), "".join(self._thought)
         if end := _THOUGHT_END.search(text):  # opened by the template of the server
             thought += text[: end.start()].strip().removeprefix("<think>").strip()
@@ -444,7 +444,7 @@ class _Collected:
         )
 
 
-def _asked(messages: Sequence[Message], tools: Sequence[Declared]) -> str:
+def _request_text(messages: Sequence[Message], tools: Sequence[Declared]) -> str:
     said = (f"{each.text}{''.join(str(call) for call in each.calls)}" for each in messages)
     declared = (f"{tool.name}{tool.description}{tool.parameters}" for tool in tools)
     return "".join((*said, *declared))
@@ -474,11 +474,13 @@ def new_id(given: str | None, taken: Collection[str]) -> str:
     return given if given and given not in taken else uuid.uuid4().hex[:_ID_CHARACTERS]
 
 
-def undecorated(name: str) -> str:
+def strip_decoration(name: str) -> str:
     """Return the name of a function without the markup of a chat template around it.
 
     Example:
-        >>> undecorated("functions.weather:0"), undecorated("weather<|channel|>commentary")
-        ('weather', 'weather')
+        >>> strip_decoration("functions.weather:0")
+        'weather'
+        >>> strip_decoration("weather<|channel|>commentary")
+        'weather'
     """
     return _DECORATION.sub("", name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel, connection_errors
 from leonidas_tools.agent.models.chat_stream import AnswerReader, error_text, read_events
 from leonidas_tools.agent.models.model import Chunk, Declared, Message, ModelParameters, ids_in
-from leonidas_tools.agent.models.written import written_arguments
+from leonidas_tools.agent.models.written import format_arguments
 from leonidas_tools.errors import ConfigurationError, ModelError
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.addresses import shown_place
@@ -150,7 +150,7 @@ class OpenAIModel(ServedModel):
     ) -> AsyncGenerator[Chunk]:
         """Send a request, and yield the chunks of its answer."""
         reader = AnswerReader({name: own for own, name in names.items()}, taken)
-        create: Any = self._connected().chat.completions.with_streaming_response.create
+        create: Any = self._connect().chat.completions.with_streaming_response.create
         asked = {"model": self.name, "messages": body["messages"], "stream": True}
         async with create(**asked, extra_body=body) as response:
             async with aclosing(read_events(response.iter_bytes())) as events:
@@ -212,7 +212,7 @@ class OpenAIModel(ServedModel):
     def _refuse_schema(self, tool: Declared, why: str) -> None:
         self._refused_schemas[tool.name] = tool.parameters
         why = self._secrets.text(why)[:_MAX_REASON_CHARACTERS]
-        _logger.warning("The model is not told of the tool %r: %s", tool.name, why)
+        _logger.warning("The tool %r is not declared to the model: %s", tool.name, why)
 
     def _leave_out(
         self,
@@ -221,11 +221,11 @@ class OpenAIModel(ServedModel):
         tools: Sequence[Declared],
         names: Mapping[str, str],
     ) -> bool:
-        """Leave out what a server has refused by its name; return whether to ask again."""
+        """Disable the option that a server rejected by name; return whether to retry."""
         if error.status_code not in _REFUSING_STATUSES:
             return False
         text = error_text(error.body)
-        if tool := _refused_tool(text, tools, names):
+        if tool := _find_refused_tool(text, tools, names):
             self._refuse_schema(tool, text)
             return True
         if self._reasoning_field is None and _REASONING in text:  # it is demanded back
@@ -234,7 +234,7 @@ class OpenAIModel(ServedModel):
         optional = body.keys() - {"model", "messages", "stream", "tools"} - self._extra_body.keys()
         if self._reasoning_field is not None:
             optional |= {self._reasoning_field} - self._left_out
-        refused = _refused_parameter(error.body, text, optional)
+        refused = _find_refused_parameter(error.body, text, optional)
         if refused is None:
             return False
         self._left_out.add(refused)
@@ -314,7 +314,7 @@ def chat_message(
             "type": "function",
             "function": {
                 "name": names[call.name],
-                "arguments": written_arguments(call.arguments),
+                "arguments": format_arguments(call.arguments),
             },
         }
         for call in message.calls
@@ -323,7 +323,7 @@ def chat_message(
     return {"role": message.role, "content": message.text or None, "tool_calls": calls, **thought}
 
 
-def _refused_parameter(body: Any, text: str, optional: Iterable[str]) -> str | None:
+def _find_refused_parameter(body: Any, text: str, optional: Iterable[str]) -> str | None:
     """Return the parameter that a server's error names: as `param`, or in its message.
 
     A name that is also a word, such as `stop`, counts only in quotes.
@@ -336,7 +336,7 @@ def _refused_parameter(body: Any, text: str, optional: Iterable[str]) -> str | N
     return None
 
 
-def _refused_tool(
+def _find_refused_tool(
     text: str, tools: Sequence[Declared], names: Mapping[str, str]
 ) -> Declared | None:
     """Return the function whose schema a server's error names."""
@@ -377,7 +377,7 @@ def _kind(status: int, text: str, body: Any, *, declares: bool) -> tuple[ModelEr
         return "authentication", False
     if status == 429:  # noqa: PLR2004 - too many requests
         return "rate_limited", "quota" not in lowered
-    refuses_tools = _NO_TOOLS.search(text) or _refused_parameter(body, text, ["tools"])
+    refuses_tools = _NO_TOOLS.search(text) or _find_refused_parameter(body, text, ["tools"])
     if declares and status in _REFUSING_STATUSES and refuses_tools:
         return "tools_unsupported", False
     if "context" in lowered and ("length" in lowered or "size" in lowered or "window" in lowered):

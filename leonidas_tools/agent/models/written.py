@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 _DECODER = json.JSONDecoder(strict=False)
 
 
-def parsed_arguments(text: str) -> Mapping[str, Any] | str:
+def parse_arguments(text: str) -> Mapping[str, Any] | str:
     """Return the object of a JSON text, or the text if it is not one JSON object.
 
     Some servers write an empty object or `null` before the real one, or the same object twice.
 
     Example:
-        >>> parsed_arguments('{"city": "Lisbon"}'), parsed_arguments('{"city": "Li')
+        >>> parse_arguments('{"city": "Lisbon"}'), parse_arguments('{"city": "Li')
         ({'city': 'Lisbon'}, '{"city": "Li')
-        >>> parsed_arguments('{}{"city": "Lisbon"}'), parsed_arguments("null")
+        >>> parse_arguments('{}{"city": "Lisbon"}'), parse_arguments("null")
         ({'city': 'Lisbon'}, {})
     """
     found: Any = None
@@ -39,13 +39,13 @@ def parsed_arguments(text: str) -> Mapping[str, Any] | str:
     return found or {}
 
 
-def written_arguments(arguments: Mapping[str, Any] | str) -> str:
+def format_arguments(arguments: Mapping[str, Any] | str) -> str:
     r"""Return arguments as the text of a JSON object, the only form that servers accept.
 
-    Other text is wrapped in an object, so that the model sees what it wrote.
+    Other text is wrapped in an object, so that the model sees its own text.
 
     Example:
-        >>> written_arguments({"city": "Lisbon"}), written_arguments("Lisb")
+        >>> format_arguments({"city": "Lisbon"}), format_arguments("Lisb")
         ('{"city": "Lisbon"}', '{"unreadable": "Lisb"}')
     """
     return json.dumps(object_of(arguments), ensure_ascii=False, default=str)
@@ -54,6 +54,6 @@ def written_arguments(arguments: Mapping[str, Any] | str) -> str:
 def object_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
     """Return arguments as an object; wrap text that is not a JSON object in one."""
     if isinstance(arguments, str):
-        parsed = parsed_arguments(arguments)
+        parsed = parse_arguments(arguments)
         return {"unreadable": parsed} if isinstance(parsed, str) else dict(parsed)
     return dict(arguments)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from leonidas_tools.cli.mcp.options import ChangedConfig, Name, file_to_change, no_such_server
-from leonidas_tools.cli.mcp.writing import secret_notes, write_servers, written_servers
+from leonidas_tools.cli.mcp.writing import read_server_sections, secret_notes, write_servers
 from leonidas_tools.errors import ConfigurationError
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")
@@ -88,7 +88,7 @@ def remove(name: Name, config: ChangedConfig = None) -> None:
     from leonidas_tools.settings.write import update_file
 
     file = file_to_change(config)
-    servers = written_servers(file)
+    servers = read_server_sections(file)
     if name not in servers:
         raise ConfigurationError(no_such_server(name, servers, add=False), file=file)
     sections = servers[name]

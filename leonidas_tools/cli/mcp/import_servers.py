@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from leonidas_tools.cli.mcp.options import ChangedConfig, file_to_change
-from leonidas_tools.cli.mcp.writing import problem_of, write_servers, written_servers
+from leonidas_tools.cli.mcp.writing import problem_of, read_server_sections, write_servers
 
 File = Annotated[
     Path,
@@ -30,7 +30,7 @@ def import_servers(file: File, config: ChangedConfig = None) -> None:
 
     found = read_foreign(file)
     settings = file_to_change(config)
-    known = written_servers(settings)
+    known = read_server_sections(settings)
     refused = dict(found.refused)
     for name, server in found.servers.items():
         if name in known:

@@ -52,7 +52,7 @@ def _show(servers: list[dict[str, Any]]) -> None:
             Text(server["state"], "green" if good else "yellow"),
             server["protocol_version"] or "",
             "" if seconds is None else f"{seconds * 1000:.0f} ms",
-            _counted(server["tools"], server["quarantined"]),
+            _format_names(server["tools"], server["quarantined"]),
             server["last_error"] or "",
         )
     console.print(rows)
@@ -62,16 +62,16 @@ def _show(servers: list[dict[str, Any]]) -> None:
             terminal.messages().print(f"quarantined tools have changed: leonidas mcp trust {name}")
 
 
-def _counted(tools: list[str], quarantined: list[str]) -> str:
+def _format_names(tools: list[str], quarantined: list[str]) -> str:
     names = [f"{name} (quarantined)" if name in quarantined else name for name in tools]
     return f"{len(names)}: {', '.join(names)}" if names else ""
 
 
 async def _status(config: Path) -> list[dict[str, Any]]:
     """Return the status of every server of the settings, disabled servers included."""
-    from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.starting import open_tools
 
-    async with started(config) as tools:
+    async with open_tools(config) as tools:
         running = {server["name"]: server for server in tools.mcp_servers.status()}
         denied = {tool.name for tool in tools.registry if tool.metadata.quarantine is not None}
         return [

@@ -55,10 +55,10 @@ def list_tools(
 
 
 async def _tools(config: Path, only: str | None) -> list[dict[str, Any]]:
-    from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.starting import open_tools
     from leonidas_tools.tools.exports import describe
 
-    async with started(config) as tools:
+    async with open_tools(config) as tools:
         servers = {server["name"]: server for server in tools.mcp_servers.status()}
         if only is not None and only not in servers:
             if only in tools.settings.current.mcp_servers:
@@ -71,11 +71,11 @@ async def _tools(config: Path, only: str | None) -> list[dict[str, Any]]:
         for name, server in servers.items():
             for tool_name in server["tools"] if only in {None, name} else ():
                 told = describe(tools.registry, tools.registry[tool_name])
-                found.append(_shown(name, told))
+                found.append(_describe(name, told))
         return found
 
 
-def _shown(server: str, told: dict[str, Any]) -> dict[str, Any]:
+def _describe(server: str, told: dict[str, Any]) -> dict[str, Any]:
     declared = [told[key] for key in ("declared_name", "description", "parameters")]
     keys = ("name", "effect", "status", "description", "parameters")
     shown = {key: told[key] for key in keys}

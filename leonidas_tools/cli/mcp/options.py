@@ -47,7 +47,7 @@ def server_settings(config: Path | None, name: str) -> "MCPServerSettings":
 def no_such_server(name: str, servers: Collection[str], *, add: bool = True) -> str:
     """Return a message for the name of a server that does not exist.
 
-    Where there is no server at all, it says how to `add` it.
+    Without any server, it explains how to `add` one.
     """
     from leonidas_tools.settings.explain import closest
 

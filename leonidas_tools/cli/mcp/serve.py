@@ -78,7 +78,7 @@ def serve(
         return
     address = listen_address(http)
     access = {"hosts": allow_host or [], "origins": allow_origin or []}
-    asyncio.run(until_stopped(_over_http(config, address, token_env, patterns, access)))
+    asyncio.run(serve_until_stopped(_over_http(config, address, token_env, patterns, access)))
 
 
 class ListenAddress(NamedTuple):
@@ -99,7 +99,7 @@ def _over_stdio(config: Path, patterns: list[str]) -> None:
         async def run() -> None:
             await serve_stdio(ToolRuntime(config=config), patterns=patterns, pipes=pipes)
 
-        asyncio.run(until_stopped(run()))
+        asyncio.run(serve_until_stopped(run()))
 
 
 async def _over_http(
@@ -147,7 +147,7 @@ def listen_address(text: str) -> ListenAddress:
     return ListenAddress(host, int(port))
 
 
-async def until_stopped(serving: "Coroutine[Any, Any, None]") -> None:
+async def serve_until_stopped(serving: "Coroutine[Any, Any, None]") -> None:
     """Serve until the server ends or a signal stops it; a second signal does not wait.
 
     Raises:

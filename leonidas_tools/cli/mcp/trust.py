@@ -73,7 +73,7 @@ def _pins(server: str, config: Path | None) -> "Pins":
 
 
 def _waiting(server: str, pins: "Pins", named: list[str]) -> "_Waiting":
-    """Return the changed tools with their definitions; only the named tools, if there are any."""
+    """Return the changed tools with their definitions; only the named tools, if any are named."""
     from leonidas_tools.settings.explain import closest
 
     pinned = pins.pinned()

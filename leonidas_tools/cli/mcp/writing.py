@@ -13,7 +13,7 @@ _EMPTY = "version: 1\n"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def written_servers(file: Path) -> dict[str, list[str]]:
+def read_server_sections(file: Path) -> dict[str, list[str]]:
     """Return the sections of a settings file that have each server, by server.
 
     A server may be invalid, since a command may remove it.
@@ -47,7 +47,7 @@ def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[
     from leonidas_tools.settings.load import load
     from leonidas_tools.settings.write import update_file
 
-    before = written_servers(file)
+    before = read_server_sections(file)
     for name in servers:
         if name in before:
             raise ConfigurationError(

@@ -56,12 +56,12 @@ class DeviceMicrophone:
         """
         loop = asyncio.get_running_loop()
 
-        def heard(sound: Any, *_: Any) -> None:
+        def receive(sound: Any, *_: Any) -> None:
             frame = bytes(sound)
             with contextlib.suppress(RuntimeError):  # the loop is closed already
                 loop.call_soon_threadsafe(self._receive, frame)
 
-        self._stream = _started("RawInputStream", MICROPHONE_HERTZ, heard)
+        self._stream = _start_stream("RawInputStream", MICROPHONE_HERTZ, receive)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -93,10 +93,10 @@ class DeviceSpeaker(JitterBuffer):
             ConfigurationError: The speaker cannot be used.
         """
 
-        def wanted(sound: Any, *_: Any) -> None:
+        def fill(sound: Any, *_: Any) -> None:
             sound[:] = self.take(len(sound))
 
-        self._stream = _started("RawOutputStream", SPEAKER_HERTZ, wanted)
+        self._stream = _start_stream("RawOutputStream", SPEAKER_HERTZ, fill)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -104,7 +104,7 @@ class DeviceSpeaker(JitterBuffer):
         self._stream.close()
 
 
-def _started(kind: str, hertz: int, callback: Any) -> Any:
+def _start_stream(kind: str, hertz: int, callback: Any) -> Any:
     library = _library()
     try:
         stream = getattr(library, kind)(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _AlwaysOpen:
-    """A microphone that has nothing to open."""
+    """A microphone without a device."""
 
     async def __aenter__(self) -> Self:
         """Do nothing."""

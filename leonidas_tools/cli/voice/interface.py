@@ -46,6 +46,6 @@ class Speaker(Device, Protocol):
         """Drop the audio that is not played yet."""
         ...
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until all audio is played."""
         ...

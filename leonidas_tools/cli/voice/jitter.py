@@ -54,7 +54,7 @@ class JitterBuffer:
             self._sound.clear()
             self._playing = False
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait as long as the buffered audio lasts, and up to a second more for a slow speaker."""
         await asyncio.sleep(self._seconds())
         left = self._seconds()

@@ -12,7 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
-from leonidas_tools.files.addresses import is_public, meant, serves_credentials
+from leonidas_tools.files.addresses import embedded_addresses, is_public, serves_credentials
 from leonidas_tools.mcp.auth.failures import LoginError
 from leonidas_tools.redaction.addresses import shown_place
 
@@ -176,7 +176,7 @@ async def _reach_of(url: str) -> _Reach:
 
 
 def _reach(text: str) -> _Reach:
-    return max(map(_reach_of_address, meant(ipaddress.ip_address(text))))
+    return max(map(_reach_of_address, embedded_addresses(ipaddress.ip_address(text))))
 
 
 def _reach_of_address(address: Address) -> _Reach:

@@ -135,7 +135,7 @@ class TokenFile:
         return kept if is_ours else {}
 
     def _change(self, changes: dict[str, Any]) -> None:
-        with self._file.locked():
+        with self._file.hold_lock():
             self._file.write(json.dumps({**self._kept(), **self._owner, **changes}))
 
 

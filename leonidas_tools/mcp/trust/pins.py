@@ -138,7 +138,7 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
                 become too long.
         """
         try:
-            with self._file.locked():
+            with self._file.hold_lock():
                 pins, new = self._checked(listed)
         except OSError as error:
             logger.warning(
@@ -163,7 +163,7 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
             PinsError: The file cannot be read.
             OSError: The file cannot be written.
         """
-        with self._file.locked():
+        with self._file.hold_lock():
             every = self._read()
             pins = every.setdefault(self._identity, {})
             before = dict(pins)

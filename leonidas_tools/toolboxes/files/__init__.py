@@ -283,7 +283,9 @@ class FileTools:
             return ToolResult.no_results(message, speech=message)
         prefix = os.path.dirname(place.path) if name else place.path  # noqa: PTH120 - not resolved
         above = RootedPath(place.root, prefix, place.shown)
-        shown = [{**each, "path": self._roots.shown(above, each["path"])} for each in matches]
+        shown = [
+            {**each, "path": self._roots.display_path(above, each["path"])} for each in matches
+        ]
         first, files = shown[0], len({each["path"] for each in shown})
         several = "some_matches" if files > 1 else "matches_in_one_file"
         key = "one_match" if len(shown) == 1 else "more_matches" if more else several

@@ -522,13 +522,13 @@ async def test_a_call_that_ended_while_no_process_had_its_session_is_told_to_the
 async def test_a_process_that_stops_while_it_waits_leaves_the_call_to_the_next(
     server, tmp_path, monkeypatch
 ):
-    waits, wait = asyncio.Event(), TemporalEngine._told
+    waits, wait = asyncio.Event(), TemporalEngine._wait_for_outcome
 
     async def waiting(*args):
         waits.set()
         return await wait(*args)
 
-    monkeypatch.setattr(TemporalEngine, "_told", waiting)
+    monkeypatch.setattr(TemporalEngine, "_wait_for_outcome", waiting)
     async with Interrupted(server, tmp_path) as first:
         async with first.elsewhere() as second:
             told = told_by(second)
