@@ -95,14 +95,14 @@ class Adaptation:
             "scheduling": self._scheduling(name, response.scheduling, interim=interim),
             "will_continue": self._will_continue(name, interim=interim, begun=begun),
         }
-        readable = self._with_readable(response, self.profile.response_media)
+        readable = self._remove_unreadable(response, self.profile.response_media)
         return readable.model_copy(update=changes)
 
     def outcome(self, response: types.FunctionResponse) -> types.FunctionResponse:
         """Return a copy of a response that is sent as content, which may have images."""
-        return self._with_readable(response, _IMAGES if self.profile.client_content else ())
+        return self._remove_unreadable(response, _IMAGES if self.profile.client_content else ())
 
-    def _with_readable(
+    def _remove_unreadable(
         self, response: types.FunctionResponse, kinds: Container[str]
     ) -> types.FunctionResponse:
         """Return a response without files of other types, which its message names."""
@@ -125,7 +125,7 @@ class Adaptation:
         return tool.model_copy(update={"function_declarations": adapted})
 
     def _declaration(self, declaration: types.FunctionDeclaration) -> types.FunctionDeclaration:
-        name, asked = declaration.name or "", _asked(declaration)
+        name, asked = declaration.name or "", _requested_behavior(declaration)
         behavior = self._behaviors[name] = self._effective(name, asked)
         field: types.Behavior | None = None
         # Set explicitly even if it is the default: then the behavior does not depend on what the
@@ -198,7 +198,7 @@ def _mime_type(part: types.FunctionResponsePart) -> str:
     return given.partition(";")[0].strip().lower()
 
 
-def _asked(declaration: types.FunctionDeclaration) -> ToolBehavior | None:
+def _requested_behavior(declaration: types.FunctionDeclaration) -> ToolBehavior | None:
     behavior = declaration.behavior
     if behavior is None or behavior is types.Behavior.UNSPECIFIED:
         return None

@@ -109,7 +109,7 @@ class CallTracker:
             return None
         before = self._same_id(call) if resumed else None
         if before is None and resumed:
-            before = self._before(call, repeats=repeats)
+            before = self._find_earlier(call, repeats=repeats)
         if before is not None:
             logger.info(
                 "The model repeated the call of %r after a reconnect; it does not run again",
@@ -129,7 +129,7 @@ class CallTracker:
             connection=self.connection,
             blocking=blocking,
             turn=turn,
-            earlier=self._with_wire_id(wire_id) if resumed else (),
+            earlier=self._find_by_wire_id(wire_id) if resumed else (),
         )
         self._calls[noted.id] = self._unsettled[noted.id] = noted
         self._wire(noted)
@@ -303,7 +303,7 @@ class CallTracker:
             for call in self._unsettled.values()
         )
 
-    def _before(self, call: types.FunctionCall, *, repeats: bool) -> LiveCall | None:
+    def _find_earlier(self, call: types.FunctionCall, *, repeats: bool) -> LiveCall | None:
         """Return the call of an earlier connection that this call repeats under another id.
 
         A call repeats one whose response has not surely arrived. After that it may be a new
@@ -354,7 +354,7 @@ class CallTracker:
             return uuid.uuid4().hex
         return f"{wire_id}~{self.connection}" if wire_id in self._calls else wire_id
 
-    def _with_wire_id(self, wire_id: str | None) -> tuple[str, ...]:
+    def _find_by_wire_id(self, wire_id: str | None) -> tuple[str, ...]:
         """Return our ids of earlier calls with this wire id; a cancelled call keeps only its id.
 
         The tools decide which of them was the same call, and whether it may run again.

@@ -155,11 +155,11 @@ class Connection:
         began = now()
         pong: asyncio.Future[float] = await self._socket.ping()
 
-        def answered(done: asyncio.Future[float]) -> None:
+        def on_pong(done: asyncio.Future[float]) -> None:
             if not done.cancelled() and done.exception() is None:
                 confirm(now() - began)
 
-        pong.add_done_callback(answered)
+        pong.add_done_callback(on_pong)
         return pong
 
     async def close(self) -> bool:
@@ -205,7 +205,7 @@ class _Received:
         self._arguments = ()
         if values > MAX_VALUES:
             unread, self._unread = self._unread, None  # consumed, even if the next line raises
-            self._unread, self._arguments = _without_arguments(unread)
+            self._unread, self._arguments = _remove_arguments(unread)
         parts = sound_parts(self._unread)
         if parts is not None:
             self._unread = None
@@ -228,7 +228,7 @@ class _Received:
         return received
 
 
-def _without_arguments(text: bytes) -> tuple[bytes, Sequence[Any]]:
+def _remove_arguments(text: bytes) -> tuple[bytes, Sequence[Any]]:
     """Return a message without the arguments of its calls, and those arguments.
 
     The model waits for a response even if a call has too many arguments to run.

@@ -188,7 +188,7 @@ class GeminiLiveProcessor(Stage):
         """
         session = stream.session()
         speech = session.get(SpeechState)
-        tools = self._declared_in(stream.tools())
+        tools = self._resolve_declared(stream.tools())
         state = self._state(session, tools, speech.current.voice)
         state.take_audio = take_audio
         conversation = Conversation(state)
@@ -206,7 +206,7 @@ class GeminiLiveProcessor(Stage):
                 running.cancel()
                 await asyncio.wait([running])
 
-    def _declared_in(self, tools: object | None) -> DeclaresTools:
+    def _resolve_declared(self, tools: object | None) -> DeclaresTools:
         """Return the source of declarations: by default `tools`, which are those of the stream."""
         if self.tools is not None:
             return self.tools

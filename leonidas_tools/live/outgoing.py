@@ -83,7 +83,7 @@ class OutgoingScheduler:
             or self._answers()
             or self._tools()
             or self._outcomes()
-            or self._said()
+            or self._next_input()
         )
         self.chosen += message is not None
         return message
@@ -122,13 +122,13 @@ class OutgoingScheduler:
     def _answers(self) -> Message | None:
         state = self._state
         responses = [
-            state.adaptation.response(self._addressed(call, part), final=False)
+            state.adaptation.response(self._address(call, part), final=False)
             for call, part in state.calls.interim()
             if state.adaptation.takes_interim(call.name)
         ]
         due = state.calls.due()
         responses += [
-            state.adaptation.response(self._addressed(call, call.answer), begun=call.begun)
+            state.adaptation.response(self._address(call, call.answer), begun=call.begun)
             for call in due
             if call.answer is not None
         ]
@@ -139,7 +139,7 @@ class OutgoingScheduler:
             state.turn.model_spoke(state.now())  # or will in a moment
         return answers_message(responses)
 
-    def _addressed(self, call: LiveCall, part: ProcessorPart) -> types.FunctionResponse:
+    def _address(self, call: LiveCall, part: ProcessorPart) -> types.FunctionResponse:
         """Return the response with the server's id, and with its late scheduling if it is late."""
         response = part.part.function_response
         assert response is not None
@@ -203,7 +203,7 @@ class OutgoingScheduler:
         heading = wording_of(state.source).text("late_outcomes")
         return outcomes_message(told, state.profile, heading=heading, silent=silent)
 
-    def _said(self) -> Message | None:
+    def _next_input(self) -> Message | None:
         state = self._state
         if not state.inputs:
             return None

@@ -217,7 +217,7 @@ def _profile(
     if _LIKE in own:
         like = str(own.pop(_LIKE))
         try:
-            base = _taken_over(named_profile(like, known), own)
+            base = _inherit_fields(named_profile(like, known), own)
         except ConfigurationError as error:
             return None, [Problem(error.message, (name, _LIKE))]
     try:
@@ -228,7 +228,7 @@ def _profile(
     return None, [dataclasses.replace(each, path=(name, *each.path)) for each in found]
 
 
-def _taken_over(base: ModelProfile, own: Mapping[str, Any]) -> dict[str, Any]:
+def _inherit_fields(base: ModelProfile, own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a profile inherits, and the sources of all its fields."""
     fields = {key: value for key, value in base.model_dump().items() if key not in own}
     said = own.get("sources", {})

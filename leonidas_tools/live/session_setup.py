@@ -100,11 +100,11 @@ class Setup:
             resumption = base.session_resumption.model_copy(update={"handle": self.handle})
             update["session_resumption"] = resumption
         if self.voice is not None:
-            update["speech_config"] = _with_voice(base.speech_config, self.voice)
+            update["speech_config"] = _set_voice(base.speech_config, self.voice)
         return base.model_copy(update=update)
 
 
-def _with_voice(speech: types.SpeechConfig | None, voice: str) -> types.SpeechConfig:
+def _set_voice(speech: types.SpeechConfig | None, voice: str) -> types.SpeechConfig:
     named = types.VoiceConfig(prebuilt_voice_config=types.PrebuiltVoiceConfig(voice_name=voice))
     return (speech or types.SpeechConfig()).model_copy(update={"voice_config": named})
 

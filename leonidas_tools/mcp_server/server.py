@@ -116,7 +116,7 @@ class ToolServer:
     async def _call(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
-        call = self._resumed(context, params) or self._begun(context, params)
+        call = self._find_resumed(context, params) or self._begin(context, params)
         try:
             step = await call.step()
         except BaseException:
@@ -127,7 +127,7 @@ class ToolServer:
         self._calls.pop(call.id, None)
         return to_answer(step)
 
-    def _begun(self, context: Context, params: mcp_types.CallToolRequestParams) -> ServedCall:
+    def _begin(self, context: Context, params: mcp_types.CallToolRequestParams) -> ServedCall:
         session, arguments = self._sessions.of(context), params.arguments or {}
         call = ServedCall(context, params.name, arguments, session)
         if self._offered.find(params.name) is None:
@@ -184,7 +184,7 @@ class ToolServer:
             input_requests={ANSWER: elicitation(request)}, request_state=state
         )
 
-    def _resumed(
+    def _find_resumed(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> ServedCall | None:
         """Return the waiting call that a request resumes with an answer, if there is one."""

@@ -106,7 +106,7 @@ class CallStream(Stage):
                 await asyncio.wait([reading])  # the stages it reads can be closed only then
 
 
-async def _answered(part: ProcessorPart, front: Front) -> ProcessorPart:
+async def _answer_request(part: ProcessorPart, front: Front) -> ProcessorPart:
     """Return the answer to a request; any other part unchanged."""
     asked = from_json(part) if front.json_requests else part
     return await answered(asked, front.answers, last=True) if is_request(asked) else part
@@ -161,7 +161,7 @@ class _Calls:
                         await asyncio.sleep(0)
                     continue
                 if self._front is not None and part.metadata:
-                    part = await _answered(part, self._front)  # noqa: PLW2901 - its answer
+                    part = await _answer_request(part, self._front)  # noqa: PLW2901 - its answer
                 self._pass(part)
         except Exception as error:  # noqa: BLE001 - carried to the reader of the stream
             self.ready.put(error)
@@ -232,7 +232,7 @@ class _Calls:
         if result is None and call.tool is not None and call.settings is not None:
             result = refused(call.tool, call.settings)
         if front.asks_categories:
-            return self._claimed(CallPart(part, call, executor), call, executor, result)
+            return self._claim(CallPart(part, call, executor), call, executor, result)
         return call, executor, result
 
     def _pin(
@@ -241,9 +241,9 @@ class _Calls:
         """Return the call that an earlier stage has attached, as `_recognise` does."""
         executor = executor_of(part) or front.runtime.executor
         call, result = pinned(call, tool, executor, front.runtime.settings.current)
-        return self._claimed(CallPart(part, call, executor), call, executor, result)
+        return self._claim(CallPart(part, call, executor), call, executor, result)
 
-    def _claimed(
+    def _claim(
         self, part: CallPart, call: ToolCall, executor: Executor, result: ToolResult | None
     ) -> Recognised | None:
         """Return a call as its category recognises it, or `None` if it was claimed elsewhere."""

@@ -38,7 +38,7 @@ class _ClosesWithReader(processor.Processor):
         parts: AsyncIterator[ProcessorPart] = super()._call_impl(content, current_trace)  # type: ignore[assignment]  # it is one
         # Without a context upstream reads a stage as fast as it can, into a queue without bounds,
         # and waits for the end of the input when the reader is cancelled.
-        return parts if context_lib.task_group() is not None else _with_context(parts)
+        return parts if context_lib.task_group() is not None else _read_in_context(parts)
 
 
 class Stage(_ClosesWithReader):
@@ -60,7 +60,7 @@ class Chain(_ClosesWithReader, processor._ChainProcessor):  # noqa: SLF001 - ups
         return Chain([*self._processors, *added])
 
 
-async def _with_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator[ProcessorPart]:
+async def _read_in_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator[ProcessorPart]:
     """Yield the parts, read in a separate context, and keep only the newest progress events."""
     ready: Mailbox[ProcessorPart | None] = Mailbox(with_dropped)
 

@@ -81,7 +81,7 @@ def redact_text(text: str) -> str:
         lowered = text.lower()
         for word in _KEYWORDS:
             if word in lowered:
-                return _ASSIGNMENT.sub(_without_value, text)
+                return _ASSIGNMENT.sub(_mask_value, text)
     return text
 
 
@@ -109,7 +109,7 @@ def may_hold_secret(json_text: str) -> bool:
     return any(hint in lowered for hint in HINTS)
 
 
-def _without_value(found: re.Match[str]) -> str:
+def _mask_value(found: re.Match[str]) -> str:
     start, begin = found.start(), found.start("value")
     head = _HEAD.search(found.string[max(start - _MAX_HEAD_LENGTH, 0) : start])
     tail = _NAME.match(found.string[start:begin])

@@ -332,11 +332,11 @@ def _fitting(value: Any, room: int) -> Any:
     if kind is dict:
         return _fitting_dict(value, room)
     if room_left((value,), room) < 0 and kind is str:
-        return _begun_text(value, room)
+        return _cut_text(value, room)
     return value
 
 
-def _begun_text(text: str, room: int) -> str:
+def _cut_text(text: str, room: int) -> str:
     kept = _characters(text, max(room - 36, 0))
     return f"{text[:kept]}{_ELLIPSIS} {len(text) - kept} more characters"
 
@@ -346,7 +346,7 @@ def _fitting_list(items: list[Any], room: int) -> list[Any]:
     for index, item in enumerate(items):
         left = room_left((item,), room)
         if left < 0:
-            kept = _kept(items, index, room)
+            kept = _keep_items(items, index, room)
             return [*kept, f"{_ELLIPSIS} {len(items) - len(kept)} more"]
         room = left
     return items
@@ -357,21 +357,21 @@ def _fitting_dict(items: dict[str, Any], room: int) -> dict[str, Any]:
     for index, item in enumerate(items.values()):
         left = room_left((item,), room)
         if left < 0:
-            kept = dict(zip(items, _kept(list(items.values()), index, room), strict=False))
+            kept = dict(zip(items, _keep_items(list(items.values()), index, room), strict=False))
             return {**kept, _ELLIPSIS: f"{len(items) - len(kept)} more"}
         room = left
     return items
 
 
-def _kept(items: Sequence[Any], count: int, room: int) -> list[Any]:
+def _keep_items(items: Sequence[Any], count: int, room: int) -> list[Any]:
     """Keep the items that fit, and the start of the next one, with space for a note."""
     while count and room < _NOTE:
         count -= 1
         room += length(items[count])
-    return [*items[:count], *_begun(items[count], room - _NOTE)]
+    return [*items[:count], *_cut_item(items[count], room - _NOTE)]
 
 
-def _begun(item: Any, room: int) -> tuple[Any, ...]:
+def _cut_item(item: Any, room: int) -> tuple[Any, ...]:
     """Return the beginning of an item that does not fit, if it is worth showing."""
     if room < _WORTH_SHOWING or type(item) not in (str, list, dict):
         return ()
@@ -386,7 +386,7 @@ def _ends(value: Any, room: int, share: float) -> Any:
     if kind is list:
         return _ends_of_list(value, room, share)
     if kind is dict:
-        return _shared_out(value, room, share)
+        return _share_room(value, room, share)
     return value
 
 
@@ -437,7 +437,7 @@ def _items(items: Sequence[Any], room: int) -> int:
     return len(items)
 
 
-def _shared_out(items: dict[str, Any], room: int, share: float) -> dict[str, Any]:
+def _share_room(items: dict[str, Any], room: int, share: float) -> dict[str, Any]:
     """Return all keys, short values unchanged, and long values with an equal share each."""
     whole = room
     room -= _length_of_keys(items, room)

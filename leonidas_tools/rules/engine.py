@@ -92,7 +92,7 @@ class RuleBook:
         if subject.requires_approval or (subject.risk and self._asks_if_risky):
             rules = self._with_approval
         elif subject.moves and self._asks_if_risky:
-            rules = in_order([*rules, *_about_many(subject)])
+            rules = in_order([*rules, *_bulk_rules(subject)])
         if subject.metadata is not None and subject.metadata.facts is not None:
             rules = in_order([*rules, PROGRAM_FILES])
         if subject.answers_questions:
@@ -100,7 +100,7 @@ class RuleBook:
         return ToolRules(subject, [rule for rule in rules if rule.names(subject)])
 
 
-def _about_many(subject: Subject) -> Iterator[Rule]:
+def _bulk_rules(subject: Subject) -> Iterator[Rule]:
     """Yield the rules about calls that move many things: one for each argument with a list."""
     schema = {} if subject.metadata is None else subject.metadata.parameters
     for name in lists_in(schema):
@@ -126,7 +126,7 @@ class ToolRules:
     def decide(self, about: Circumstances, more: Sequence[Rule] = ()) -> Verdict:
         """Return the decision about a call; `more` are the rules of its session."""
         mode = about.mode
-        compiled = self._with_session(mode, tuple(more)) if more else self._in_mode.get(mode)
+        compiled = self._compile_session(mode, tuple(more)) if more else self._in_mode.get(mode)
         if compiled is None:
             compiled = self._for_mode(mode)
         doubtful: Verdict | None = None
@@ -145,7 +145,7 @@ class ToolRules:
     def verdict_of(self, rule: Rule, about: Circumstances, more: Sequence[Rule] = ()) -> Verdict:
         """Return the verdict of a rule that applies and is not one of these."""
         mode, more = about.mode, tuple(more)
-        compiled = self._with_session(mode, more) if more else self._for_mode(mode)
+        compiled = self._compile_session(mode, more) if more else self._for_mode(mode)
         return self._verdict_of(rule, compiled, about, more)
 
     def _verdict_of(
@@ -173,17 +173,17 @@ class ToolRules:
         """Return the rules that apply in a mode, compiled once for each mode."""
         compiled = self._in_mode.get(mode)
         if compiled is None:
-            compiled = self._in_mode[mode] = self._compiled(mode, self._rules)
+            compiled = self._in_mode[mode] = self._compile(mode, self._rules)
         return compiled
 
-    def _with_session(self, mode: Mode, more: tuple[Rule, ...]) -> Sequence[_CompiledRule]:
+    def _compile_session(self, mode: Mode, more: tuple[Rule, ...]) -> Sequence[_CompiledRule]:
         """Return these rules with those of a session, compiled; the last result is cached."""
         kept = self._in_session
         if kept is None or kept[0] is not mode or kept[1] != more:
-            kept = self._in_session = (mode, more, self._compiled(mode, self.with_more(more)))
+            kept = self._in_session = (mode, more, self._compile(mode, self.with_more(more)))
         return kept[2]
 
-    def _compiled(self, mode: Mode, rules: Sequence[Rule]) -> Sequence[_CompiledRule]:
+    def _compile(self, mode: Mode, rules: Sequence[Rule]) -> Sequence[_CompiledRule]:
         return tuple(
             (r, _matcher(r, self.subject)) for r in rules if r.holds_in(mode, self.subject)
         )

@@ -114,7 +114,7 @@ class Rule:
         own: dict[str, Any] = {
             "decide": Decide(self.decide),
             "when": MappingProxyType(dict(self.when)),
-            **{name: _listed(getattr(self, name)) for name in _LISTS},
+            **{name: _to_tuple(getattr(self, name)) for name in _LISTS},
         }
         own["modes"] = tuple(Mode(mode) for mode in own["modes"])
         own["effects"] = tuple(ToolEffect(effect) for effect in own["effects"])
@@ -195,7 +195,7 @@ def severity_of(decide: Decide) -> int:
     return _SEVERITY[decide]
 
 
-def _listed(words: str | Sequence[Any]) -> tuple[Any, ...]:
+def _to_tuple(words: str | Sequence[Any]) -> tuple[Any, ...]:
     """Return a tuple; a single string is one item, since its letter `*` would match everything."""
     return (words,) if isinstance(words, str) else tuple(words)
 

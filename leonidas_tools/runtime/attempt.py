@@ -54,14 +54,14 @@ class Attempt:
         mask = None
         if self.secrets is not None or call.inherited:
             mask = self._masking(call)
-        context = self._begun(call, invocation, mask)
+        context = self._begin(call, invocation, mask)
         try:
-            result = await self._caught(call, context, mask)
+            result = await self._run(call, context, mask)
         except asyncio.CancelledError as error:
             if invocation.stopping:
-                await self._stopped(call, context, invocation)
+                await self._undo_stopped(call, context, invocation)
                 raise
-            result = self._failed(call, error)
+            result = self._report_failure(call, error)
         if invocation.cancelled_itself:
             await invocation.forgive()
         if not result.ok:
@@ -74,7 +74,7 @@ class Attempt:
                 result = invocation.stopped_result()
         return result
 
-    async def _stopped(
+    async def _undo_stopped(
         self, call: ToolCall, context: ToolContext | None, invocation: Invocation
     ) -> None:
         """Undo the work of a stopped attempt; a full rollback counts as never begun."""
@@ -89,7 +89,7 @@ class Attempt:
         known += [each] if (each := call.secretive_arguments()) else []
         return Masking(known, self.secret_names) if known or self.secret_names else None
 
-    def _begun(
+    def _begin(
         self, call: ToolCall, invocation: Invocation, mask: Masking | None
     ) -> ToolContext | None:
         """Prepare the invocation, and return the tool's context, or `None` if it takes none."""
@@ -104,7 +104,7 @@ class Attempt:
             invocation.undo = partial(self._undo_call, call, context)
         return context
 
-    async def _caught(
+    async def _run(
         self, call: ToolCall, context: ToolContext | None, mask: Masking | None
     ) -> ToolResult:
         try:
@@ -112,16 +112,16 @@ class Attempt:
             if value is None:
                 return ToolResult()
             _raise_returned(value)
-            return self._sent(call, value, mask) or await self._in_thread(call, value, mask)
+            return self._convert(call, value, mask) or await self._in_thread(call, value, mask)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except ToolError as error:
             value = ToolResult.from_error(error)
-            return self._sent(call, value, mask) or await self._in_thread(call, value, mask)
+            return self._convert(call, value, mask) or await self._in_thread(call, value, mask)
         except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
-            return self._failed(call, error)
+            return self._report_failure(call, error)
 
-    def _sent(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult | None:
+    def _convert(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult | None:
         """Return a value as a result; `None` if that would block the event loop."""
         if mask is not None and (mask.is_slow or is_long(value)):  # the search takes a while
             return None
@@ -141,7 +141,7 @@ class Attempt:
         current().measured = (result.result, size)
         return result
 
-    def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
+    def _report_failure(self, call: ToolCall, error: BaseException) -> ToolResult:
         log_failure(logger, call.name, error)
         return ToolResult.failed(say("failed", tool=call.name), error=error)
 

@@ -183,7 +183,7 @@ class Executor:
         plan = self._compiler.plan(call)
         if refusal is not None:
             # The loop guard compares the arguments, which `call` may no longer have.
-            run = partial(_refuse, result=self._judged(whole, refusal))
+            run = partial(_refuse, result=self._resolve_result(whole, refusal))
         elif run is None:
             run = plan.run
         if call.stands_in:
@@ -204,14 +204,14 @@ class Executor:
         self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()
     ) -> ToolResult:
         """End a call that did not start (unknown or disabled tool), and return its result."""
-        result = self.reworded(self._judged(call, result))
-        call, _ = self._bounded(call)
+        result = self.reworded(self._resolve_result(call, result))
+        call, _ = self._limit_arguments(call)
         event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
         for sink in self.with_sinks(sinks):
             sink(event)
         return result
 
-    def _judged(self, call: ToolCall, result: ToolResult) -> ToolResult:
+    def _resolve_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Return the result of a call that did not start, or the one of the loop guard."""
         guard = loop_guard.for_session(self._compiler.shared)
         if guard is None:
@@ -226,13 +226,13 @@ class Executor:
 
         A call that is not new, such as one that a person retries, is never one too many.
         """
-        call, refusal = self._bounded(call)
+        call, refusal = self._limit_arguments(call)
         most = self.settings.policies.calls.at_once
         if refusal is None and is_new and most:
             refusal = too_many_at_once(most)
         return call, refusal
 
-    def _bounded(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
+    def _limit_arguments(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
         """Return a call, without its arguments and with its refusal if they are too large.
 
         Policies, rules and sinks process arguments on the event loop, so their size is limited.

@@ -71,7 +71,7 @@ def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
     positional = signature.positional
 
     def bind(call: ToolCall, context: ToolContext | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        given = _copied(call.arguments)
+        given = _copy_arguments(call.arguments)
         arguments = given if convert is None else convert(given)
         if injected is not None:
             arguments[injected] = context
@@ -85,7 +85,7 @@ def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
 _BRANCHES = frozenset({list, dict})
 
 
-def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of arguments, whose lists and dicts a tool may change."""
     copied = dict(arguments)
     if _BRANCHES.isdisjoint(map(type, copied.values())):  # the usual case
@@ -160,7 +160,7 @@ def _calling_in_process(bind: Bind, max_bytes: int) -> CallFunction:
         try:
             return await leased.get().call(args, kwargs, tool=call.name, max_bytes=longest)
         except ProcessDiedError:
-            raise _died(call.name, begun=current().begun) from None
+            raise _worker_died(call.name, begun=current().begun) from None
 
     return run
 
@@ -207,7 +207,7 @@ def on_engine(
     return run
 
 
-def _died(tool: str, *, begun: bool) -> ToolError:
+def _worker_died(tool: str, *, begun: bool) -> ToolError:
     if begun:
         message = say("worker_died_unknown", tool=tool)
         return ToolError(message, status="unknown_outcome", reason_code="worker_died")

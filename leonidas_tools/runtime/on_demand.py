@@ -50,7 +50,7 @@ class OnDemandTools:
             return
         if self._by_voice:
             servers_may_ask = self._servers_may_ask()
-            may_ask = servers_may_ask or self._rules_may_ask() or self._untrusted_may_ask()
+            may_ask = servers_may_ask or self._rules_may_ask() or self._may_ask_after_untrusted()
             self._keep_answering(confirm_action, needed=may_ask)
             self._keep_answering(answer_question, needed=servers_may_ask)
         self._keep(read_result, needed=any(map(self._offloads, self._registry)))
@@ -103,7 +103,7 @@ class OnDemandTools:
             for tool in self._registry
         )
 
-    def _untrusted_may_ask(self) -> bool:
+    def _may_ask_after_untrusted(self) -> bool:
         """Return whether a call may need approval after a tool with untrusted results."""
         settings = self._settings.current
         named = [(tool, settings.for_tool(tool.name, tool.origin)) for tool in self._registry]

@@ -293,9 +293,9 @@ class _RuleCheck:
                 message = f"there is no rule {always.question!r}{_hint(always.question, questions)}"
                 yield Finding(severity="error", key=f"{key}.question", message=message)
             else:
-                yield from self._outdated(key, always.rule(name))
+                yield from self._find_outdated(key, always.rule(name))
 
-    def _outdated(self, key: str, rule: Rule) -> Iterator[Finding]:
+    def _find_outdated(self, key: str, rule: Rule) -> Iterator[Finding]:
         named = [each.subject for each in self._known if rule.names(each.subject)]
         if named and all(rule.is_outdated(subject) for subject in named):
             message = "it was about another definition of the tool: the user is asked again"

@@ -136,7 +136,7 @@ def _validate(document: SettingsDocument, file: Path | None) -> Settings:
 
 def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | None, list[Problem]]:
     """Return the settings, or `None` if they cannot be validated, and the problems."""
-    taken, foreign_problems = _with_foreign_servers(document.data, file)
+    taken, foreign_problems = _move_foreign_servers(document.data, file)
     expansion = Expansion(ChainMap(os.environ, {INTERPRETER_VARIABLE: sys.executable}))
     data = expansion.expand({key: taken[key] for key in taken if key != TEXTS})
     if TEXTS in taken:  # read by models, so without environment variables
@@ -168,7 +168,7 @@ def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | N
     return settings, problems
 
 
-def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Problem]]:
+def _move_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Problem]]:
     """Move the servers under `mcpServers` to `mcp_servers`; return the data and the problems."""
     if not isinstance(data, Mapping) or not isinstance(data.get(FOREIGN), Mapping):
         return data, []

@@ -304,10 +304,10 @@ class Settings(SettingsModel):
             return self.resolved.get(name, self.resolved_defaults)
         key = (name, origin)
         if key not in self.resolved_of_servers:
-            self.resolved_of_servers[key] = self._merged_of_server(name, origin, server)
+            self.resolved_of_servers[key] = self._merge_for_server(name, origin, server)
         return self.resolved_of_servers[key]
 
-    def _merged_of_server(
+    def _merge_for_server(
         self, name: str, origin: ToolOrigin, server: MCPServerSettings
     ) -> ToolConfiguration:
         """Return the settings of a server's tool; credentials of the server are secret."""

@@ -93,10 +93,10 @@ def valid_part(text: str, file: Path) -> ValidPart:
         before = len(left_out)
         for path in wrong:
             if not any(path[: len(gone)] == gone for gone in left_out):
-                left_out |= _removed(data, path)
+                left_out |= _remove(data, path)
         if len(left_out) == before:  # the problem cannot be removed, such as a variable that is set
             raise configuration_error(problems, document, file)
-        rest = SettingsDocument(data=_without_gaps(data))
+        rest = SettingsDocument(data=_drop_gaps(data))
     return ValidPart(
         settings=settings,
         problems=problems,
@@ -152,7 +152,7 @@ def _at(data: Any, path: KeyPath) -> Any:
     return data
 
 
-def _removed(data: Any, path: KeyPath) -> set[KeyPath]:
+def _remove(data: Any, path: KeyPath) -> set[KeyPath]:
     """Remove a key, or the nearest existing key above it, and return its path."""
     if _at(data, path[:2]) is None and _at(data, (FOREIGN, *path[1:2])) is not None:
         path = (FOREIGN, *path[1:])  # a server in the format of other programs
@@ -169,11 +169,11 @@ def _removed(data: Any, path: KeyPath) -> set[KeyPath]:
     return set()
 
 
-def _without_gaps(data: Any) -> Any:
+def _drop_gaps(data: Any) -> Any:
     if isinstance(data, dict):
-        return {key: _without_gaps(value) for key, value in data.items()}
+        return {key: _drop_gaps(value) for key, value in data.items()}
     if isinstance(data, list):
-        return [_without_gaps(item) for item in data if item is not _GONE]
+        return [_drop_gaps(item) for item in data if item is not _GONE]
     return data
 
 

@@ -217,13 +217,11 @@ class WatchedSettings:
             try:
                 settings = read_settings(text, self.path)
             except ConfigurationError as error:
-                raise self._with_findings(error, text, self.path) from None
+                raise self._add_findings(error, text, self.path) from None
         self._check(settings, text)
         return settings
 
-    def _with_findings(
-        self, error: ConfigurationError, text: str, path: Path
-    ) -> ConfigurationError:
+    def _add_findings(self, error: ConfigurationError, text: str, path: Path) -> ConfigurationError:
         """Return an error about wrong keys with what the checks find in the rest of the file."""
         from leonidas_tools.settings.load import configuration_error
         from leonidas_tools.settings.valid_part import valid_part

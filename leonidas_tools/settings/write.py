@@ -95,7 +95,7 @@ def _apply(data: dict[str, Any], path: KeyPath, value: Any) -> None:
         inner = inner[step]
         if not isinstance(inner, dict):
             message = "has a value where a mapping is needed: remove it first"
-            raise ConfigurationError(message, key=_dotted(path))
+            raise ConfigurationError(message, key=_format_path(path))
     if value is None:
         inner.pop(path[-1], None)
     elif value != {} or not isinstance(inner.get(path[-1]), dict):
@@ -141,11 +141,11 @@ def _edit(text: str, changes: Mapping[str, Any], file: Path) -> str:
     expected = changed(before, changes)
     for path, value in _leaves(changes):
         try:
-            text = _edited(text, path, value)
+            text = _edit_key(text, path, value)
         except _EditError as error:
-            raise ConfigurationError(str(error), file=file, key=_dotted(path)) from None
+            raise ConfigurationError(str(error), file=file, key=_format_path(path)) from None
         except DocumentError:
-            raise ConfigurationError(_SHARED, file=file, key=_dotted(path)) from None
+            raise ConfigurationError(_SHARED, file=file, key=_format_path(path)) from None
     if not _same(_data(text), expected):
         raise ConfigurationError(_SHARED, file=file, key=", ".join(changes))
     return text
@@ -154,7 +154,7 @@ def _edit(text: str, changes: Mapping[str, Any], file: Path) -> str:
 _SHARED = "cannot be changed without changing something else: edit the file by hand"
 
 
-def _edited(text: str, path: KeyPath, value: Any) -> str:
+def _edit_key(text: str, path: KeyPath, value: Any) -> str:
     if value is None:
         return delete_key(text, path)
     if value == {} and isinstance(_at(_data(text), path), dict):
@@ -188,7 +188,7 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _dotted(path: KeyPath) -> str:
+def _format_path(path: KeyPath) -> str:
     return ".".join(map(str, path))
 
 
@@ -286,9 +286,9 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
     if place.entry is None:
         return _insert(text, place, value)
     if not place.rest:
-        return _with_replaced(text, place.entry, value)
+        return _replace_value(text, place.entry, value)
     if place.entry.is_null(text):
-        return _with_replaced(text, place.entry, _nested(place.rest, value))
+        return _replace_value(text, place.entry, _nest(place.rest, value))
     raise _EditError("has a value where a mapping is needed: remove it first")
 
 
@@ -405,13 +405,13 @@ def _insert(text: str, place: _PathPosition, value: Any) -> str:
         before = text[:close].rstrip()
         comma = "" if before.endswith(("{", ",")) else ","
         space = "" if before.endswith("{") else " "
-        inner = _flow(_nested((place.key, *place.rest), value))[1:-1]
+        inner = _flow(_nest((place.key, *place.rest), value))[1:-1]
         return before + comma + space + inner + text[close:]
     lines = _lines(text, (place.key, *place.rest), value, place.entries[0].key_column)
     return _splice(text, _line_end(text, place.entries[-1].end), lines)
 
 
-def _with_replaced(text: str, entry: _Entry, value: Any) -> str:
+def _replace_value(text: str, entry: _Entry, value: Any) -> str:
     flow = _flow(value)
     if not entry.is_block():
         space = "" if text[entry.start - 1].isspace() else " "
@@ -422,7 +422,7 @@ def _with_replaced(text: str, entry: _Entry, value: Any) -> str:
     return f"{text[:colon]} {flow}{text[colon:first_line]}{rest}"
 
 
-def _nested(path: KeyPath, value: Any) -> Any:
+def _nest(path: KeyPath, value: Any) -> Any:
     for key in reversed(path):
         value = {key: value}
     return value

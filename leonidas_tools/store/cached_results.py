@@ -135,7 +135,7 @@ class CachedResults:
         `generation` is the one that `find` returned before the call ran. `most` limits the number
         and the bytes of a tool's results: the oldest are deleted first.
         """
-        content = _written(call, result)
+        content = _serialize(call, result)
         if content is None:
             return False
         size, now = len(content) + len(key.arguments), time.time()
@@ -188,7 +188,7 @@ class CachedResults:
         if self._rests:
             turns.release()
             return None
-        task = self._begun(work())
+        task = self._create_task(work())
         task.add_done_callback(lambda _: turns.release())
         await asyncio.wait([task], timeout=_WAITING_SECONDS)
         if not task.done():  # it continues: cancelling may take as long as finishing
@@ -207,19 +207,19 @@ class CachedResults:
     def _rests(self) -> bool:
         return time.monotonic() < self._rests_until
 
-    def _begun(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _create_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name="store-cache")
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         return task
 
     def _forget_soon(self) -> asyncio.Task[None]:
         if self._forgetting is None or self._forgetting.done():
             asyncio.get_running_loop()  # raises before there is a coroutine to await
-            self._forgetting = self._begun(self._forget())
+            self._forgetting = self._create_task(self._forget())
         return self._forgetting
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             return
@@ -279,7 +279,7 @@ class CachedResults:
             await connection.execute(_LOCK)
 
 
-def _written(call: ToolCall, result: ToolResult) -> str | None:
+def _serialize(call: ToolCall, result: ToolResult) -> str | None:
     """Return a result as JSON; `None` if it has secrets, is too long or is not plain JSON."""
     fields = {name: getattr(result, name) for name in (*_SAID, *_FIELDS)}
     if result.valid_options is not None:

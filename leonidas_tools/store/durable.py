@@ -158,13 +158,13 @@ class CallStarts:
         if call.id is None:
             return None
         repetition = self._repetition(call, bound, known_until, elsewhere)
-        asked = self._asked(call)
+        asked = self._build_request(call)
         result: ToolResult | None = None
         while result is None:
             async with asyncio.timeout(timeout_seconds):
-                before, is_later = await self._before(call, asked, repetition, database)
+                before, is_later = await self._find_earlier(call, asked, repetition, database)
             if before is None:
-                return self._lost(call, database, elsewhere)
+                return self._find_lost(call, database, elsewhere)
             if is_later and before.status == STARTED and not self._is_own(before):
                 return replace(repeated(before.tool), status=_SUPERSEDED)
             is_certain = self._is_same(before, asked) is True
@@ -177,7 +177,7 @@ class CallStarts:
                 result = repeated(before.tool)
         return result
 
-    def _lost(
+    def _find_lost(
         self, call: ToolCall, database: Database, elsewhere: CallsElsewhere | None
     ) -> ToolResult | None:
         """Return the result for a call that has run here although the store has no record of it."""
@@ -204,7 +204,7 @@ class CallStarts:
                 await self.store_outcome(before, call, result, database)
                 call.session.get(_Told).ids.add(before.id)
             return result
-        before = await self._ended(before, database, timeout_seconds)
+        before = await self._wait_for_end(before, database, timeout_seconds)
         return None if before.status in _NOT_RUN else _answer(before, call)
 
     def _repetition(
@@ -223,7 +223,7 @@ class CallStarts:
             elsewhere=elsewhere,
         )
 
-    def _asked(self, call: ToolCall) -> _Asked:
+    def _build_request(self, call: ToolCall) -> _Asked:
         received = asked_as(call)
         arguments, is_partial = self._recorder.kept_arguments(received)
         return _Asked(
@@ -245,7 +245,7 @@ class CallStarts:
         digest = self._recorder.digest_of(before.id)
         return None if digest is None or asked.digest is None else digest == asked.digest
 
-    async def _before(
+    async def _find_earlier(
         self, call: ToolCall, asked: _Asked, repetition: Repetition, database: Database
     ) -> tuple[Execution | None, bool]:
         """Return the newest call that this call may repeat, and whether it began after this one."""
@@ -262,7 +262,7 @@ class CallStarts:
             elif not is_told and self._is_same(before, asked) is not False:
                 if _has_taken_result(before, repetition):
                     taken += 1
-                elif taken and _went_on(before):
+                elif taken and _had_effect(before):
                     taken -= 1
                 else:
                     return before, is_later and before.id not in open_before
@@ -276,7 +276,7 @@ class CallStarts:
             return await find_repeated(database, call)
         return found
 
-    async def _ended(
+    async def _wait_for_end(
         self, before: Execution, database: Database, timeout_seconds: float
     ) -> Execution:
         """Wait for the end of a call and return the call, without an end after a minute."""
@@ -341,13 +341,13 @@ class DurableStart:
             # First, so that one of two equal calls in different processes finds the other.
             is_stored = await self._store.begun(call)
             if self._refuses and not is_stored:
-                return _refused(call)
+                return _build_refusal(call)
             try:
                 before = None if call.retried else await self._store.earlier(call)
             except StoreError as error:
                 logger.log(log_level(error), "Earlier calls cannot be read: %s", error)
                 if self._refuses or is_from_elsewhere(call.session):
-                    return _refused(call)
+                    return _build_refusal(call)
                 before = None
             return before or await self._store.run_once(call, run)
         return await run(call)
@@ -375,14 +375,14 @@ def _never(_: ToolCall) -> None:
     return None
 
 
-def _went_on(before: Execution) -> bool:
+def _had_effect(before: Execution) -> bool:
     """Return whether a call had its effect although the model had cancelled it."""
     return before.ending == EventKind.CANCEL.value and before.status in HAPPENED
 
 
 def _has_taken_result(before: Execution, call: Repetition) -> bool:
     """Return whether the model has read the result of a call that went on as that of `before`."""
-    is_read = not _went_on(before) and (before.ended or math.inf) <= call.known_until
+    is_read = not _had_effect(before) and (before.ended or math.inf) <= call.known_until
     return is_read and before.reason == CANCELLED_CALL and before.call_id != call.call_id
 
 
@@ -416,7 +416,7 @@ def _outcome(before: Execution) -> ToolResult:
     return repeated(before.tool, stored)
 
 
-def _refused(call: ToolCall) -> ToolResult:
+def _build_refusal(call: ToolCall) -> ToolResult:
     return ToolResult(
         status=ResultStatus.UNAVAILABLE,
         message=say("not_recorded", tool=call.name),

@@ -119,11 +119,11 @@ class MemoryTable:
         async with self._turn, self._database.reading() as connection:
             index = self._indexes.pop(key, None) or Nearest(len(vector))
             await _extend(connection, index, key)
-            found, gone = await _found(connection, index, key, vector, limit)
+            found, gone = await _find_nearest(connection, index, key, vector, limit)
             if gone and len(found) < limit:  # many were deleted: read the others again
                 index = Nearest(len(vector))
                 await _extend(connection, index, key)
-                found, _ = await _found(connection, index, key, vector, limit)
+                found, _ = await _find_nearest(connection, index, key, vector, limit)
             self._indexes[key] = index
             while sum(each.size_bytes for each in self._indexes.values()) > _MAX_INDEX_BYTES:
                 self._indexes.popitem(last=False)
@@ -181,7 +181,7 @@ async def _extend(connection: AsyncConnection, index: Nearest, key: _Key) -> Non
         await asyncio.to_thread(index.add, [(row.number, row.vector) for row in rows])
 
 
-async def _found(
+async def _find_nearest(
     connection: AsyncConnection, index: Nearest, key: _Key, vector: Any, limit: int
 ) -> tuple[list[Memory], bool]:
     """Return the nearest memories that still exist, and whether others were deleted."""

@@ -212,14 +212,14 @@ class Writer:
             await self._write_calls(entries)
         batch = self._records.first_batch()
         if batch:
-            async for records, is_written in _written(batch, self._write_records_together):
+            async for records, is_written in _write_batch(batch, self._write_records_together):
                 if not is_written:
                     logger.warning("A record was not stored: the database rejected it")
                 self._records.done(records, is_written=is_written)
 
     async def _write_calls(self, entries: Sequence[CallWrite]) -> None:
         refused: list[str] = []
-        async for some, is_written in _written(entries, self._write_calls_together):
+        async for some, is_written in _write_batch(entries, self._write_calls_together):
             if not is_written:
                 async with self._database.writing() as connection:  # raises if nothing is writable
                     await self._write_heartbeat(connection)
@@ -281,7 +281,7 @@ class Writer:
         return dialect.insert(table).on_conflict_do_nothing()
 
 
-async def _written(
+async def _write_batch(
     batch: Sequence[T], write: Callable[[Sequence[T]], Awaitable[None]]
 ) -> AsyncIterator[tuple[Sequence[T], bool]]:
     """Write a batch in one transaction, or one by one if one is invalid.

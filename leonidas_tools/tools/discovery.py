@@ -88,7 +88,7 @@ money.'
             return _toolbox_of(_import_from(folder, name))
     points = entry_points(group=ENTRY_POINT_GROUP, name=name)
     if points:
-        return _of_entry_points(name, [_loaded(point) for point in points])
+        return _merge_entry_points(name, [_load(point) for point in points])
     if importlib.machinery.PathFinder.find_spec(top) is None and top not in sys.modules:
         looked = ", ".join(map(str, folders)) or "no folder"
         there = [file.stem for folder in folders for file in folder.glob("*.py")]
@@ -137,7 +137,7 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
     for one in modules:
         for tool in _tools_of(one):
             found.setdefault(id(tool), tool)
-    plain = ", ".join(map(repr, _undecorated(modules)))
+    plain = ", ".join(map(repr, _find_undecorated(modules)))
     if not found:
         message = "The toolbox %r has no tools: decorate %s with @tool, or list them in TOOLS"
         logger.warning(message, root.__name__, plain or "its functions")
@@ -151,7 +151,7 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
     return list(found.values())
 
 
-def _undecorated(modules: Iterable[ModuleType]) -> list[str]:
+def _find_undecorated(modules: Iterable[ModuleType]) -> list[str]:
     """Return the public functions that are not tools and that nothing in the modules uses."""
     plain: list[str] = []
     used: set[str] = set()
@@ -202,7 +202,7 @@ def _not_installed(name: str, extra: str, what: str) -> RegistryError:
     )
 
 
-def _loaded(point: EntryPoint) -> Toolbox:
+def _load(point: EntryPoint) -> Toolbox:
     """Return the toolbox of an entry point: of a module, a `Toolbox`, or one or several tools."""
     try:
         thing = point.load()
@@ -217,7 +217,7 @@ def _loaded(point: EntryPoint) -> Toolbox:
     return _plain(f"Tools of {point.value}.", lambda: tools)
 
 
-def _of_entry_points(name: str, toolboxes: Sequence[Toolbox]) -> Toolbox:
+def _merge_entry_points(name: str, toolboxes: Sequence[Toolbox]) -> Toolbox:
     """Return the one toolbox, or all tools of several packages that use the same name."""
     first, *others = toolboxes
     if not others:

@@ -119,7 +119,7 @@ class ToolRegistry:
         del self._tools[name]
         del self._own[self._declared.pop(name)]
         self._builtin.discard(name)
-        self._changed()
+        self._notify_changed()
         return tool
 
     @property
@@ -201,7 +201,7 @@ class ToolRegistry:
         kept = dict.fromkeys(itertools.islice(order, _MAX_PREFERRED))
         if list(kept) != list(self._preferred):
             self._preferred = kept
-            self._changed()
+            self._notify_changed()
 
     @property
     def preferred(self) -> list[str]:
@@ -246,9 +246,9 @@ class ToolRegistry:
             self._declared[name] = declared
             self._own[declared] = name
         self._tools[name] = tool  # last: another thread may look for the declared name at once
-        self._changed()
+        self._notify_changed()
 
-    def _changed(self) -> None:
+    def _notify_changed(self) -> None:
         self.generation += 1
         self._listeners.notify()
 

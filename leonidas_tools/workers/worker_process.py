@@ -53,10 +53,10 @@ def serve() -> None:
     while True:
         kind, number, target, *what = channel.receive()
         if kind == "load":
-            answer = _loaded(functions, target, *what)
+            answer = _load(functions, target, *what)
         else:
             begin = partial(channel.send, ["begun", number])
-            answer = _called(functions[target], begin, *what)
+            answer = _call(functions[target], begin, *what)
         if os.getpid() != process_id:  # a tool has forked, and this is the child
             os._exit(0)
         for stream in (sys.stdout, sys.stderr):
@@ -104,7 +104,7 @@ class Channel:
 # --- loading ---------------------------------------------------------------------------------
 
 
-def _loaded(functions: dict[Any, Any], target: Any, main: Any) -> list[Any]:
+def _load(functions: dict[Any, Any], target: Any, main: Any) -> list[Any]:
     try:
         if main is not None:
             load_main(*main)
@@ -139,7 +139,7 @@ def found(pickled: bytes | None, module: str, name: str, is_tool: bool, beside: 
 # --- calling ---------------------------------------------------------------------------------
 
 
-def _called(
+def _call(
     function: Callable[..., Any],
     begin: Callable[[], None],
     pickled: bytes,

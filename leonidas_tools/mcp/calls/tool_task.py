@@ -144,7 +144,7 @@ class ToolTask:
                 state = state or await self._state(client)
                 await self._tell(state, on_progress)
                 if state.status in _ENDED:
-                    return await self._ended(request, state)
+                    return await self._final_result(request, state)
                 result = await request.wait(state)
                 if result is not None:
                     return result
@@ -187,7 +187,9 @@ class ToolTask:
                 self._server, self._call.tool, self._redact(error.message), once=self._call.once
             ) from error
 
-    async def _ended(self, request: _ResultRequest, state: TaskState) -> mcp_types.CallToolResult:
+    async def _final_result(
+        self, request: _ResultRequest, state: TaskState
+    ) -> mcp_types.CallToolResult:
         if state.status == "cancelled":
             why = self._redact(state.status_message or "")
             raise errors.task_cancelled(self._server, self._call.tool, why, once=self._call.once)
@@ -270,10 +272,12 @@ class _ResultRequest:
             self._request = asyncio.create_task(
                 self._client.session.send_request(request, mcp_types.CallToolResult)
             )
-            self._request.add_done_callback(_taken)  # an early request may have no reader
+            self._request.add_done_callback(
+                _retrieve_exception
+            )  # an early request may have no reader
         return self._request
 
 
-def _taken(request: asyncio.Task[mcp_types.CallToolResult]) -> None:
+def _retrieve_exception(request: asyncio.Task[mcp_types.CallToolResult]) -> None:
     if not request.cancelled():
         request.exception()

@@ -64,7 +64,7 @@ class _ArgumentFixer:
         if not isinstance(schema, Mapping):
             return schema
         if "$ref" in schema:
-            return self._followed(schema, depth)
+            return self._resolve_reference(schema, depth)
         left = dict(schema)
         if not self._takes(left):
             return False
@@ -74,7 +74,7 @@ class _ArgumentFixer:
         lists = [key for key in _SAME_OBJECT_LISTS if isinstance(left.get(key), list)]
         return left if all(self._settle(left, key, depth) for key in lists) else False
 
-    def _followed(self, schema: Mapping[str, Any], depth: int) -> Any:
+    def _resolve_reference(self, schema: Mapping[str, Any], depth: int) -> Any:
         """Return the schema with the target of its reference merged in."""
         target = self._target(schema["$ref"])
         if target is None or depth > _MAX_REFERENCES:

@@ -139,7 +139,7 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
         """
         try:
             with self._file.locked():
-                pins, new = self._checked(listed)
+                pins, new = self._check(listed)
         except OSError as error:
             logger.warning(
                 "The pins of the MCP server %r cannot be stored: %s; they apply until this process "
@@ -147,7 +147,7 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
                 self._server,
                 error.strerror or error,
             )
-            pins, new = self._merged(listed, self.pinned())
+            pins, new = self._merge(listed, self.pinned())
         finally:
             self._seen = self._file.stamp
         self._known |= pins
@@ -183,16 +183,16 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
         """
         return self._read().get(self._identity, {})
 
-    def _checked(self, listed: Mapping[str, ToolDefinition]) -> tuple[dict[str, Pin], list[str]]:
+    def _check(self, listed: Mapping[str, ToolDefinition]) -> tuple[dict[str, Pin], list[str]]:
         every = self._read()
         before = every.get(self._identity, {})
-        pins, new = self._merged(listed, before)
+        pins, new = self._merge(listed, before)
         every[self._identity] = {**before, **pins}
         if every[self._identity] != before:
             self._write(every)
         return pins, new
 
-    def _merged(
+    def _merge(
         self, listed: Mapping[str, ToolDefinition], kept: Mapping[str, Pin]
     ) -> tuple[dict[str, Pin], list[str]]:
         """Merge pins; stored pins override remembered ones, as the user may have trusted some."""
@@ -244,18 +244,18 @@ def _servers(said: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 def _pin(name: str, said: Mapping[str, Any]) -> Pin:
     """Parse a pin; raise an error if the pin was modified."""
-    trusted = _described(said["trusted"])
+    trusted = _parse_definition(said["trusted"])
     if trusted.fingerprint != said["sha256"] or trusted.name != name:
         raise ValueError(f"the fingerprint of {name!r} does not match")
     waiting = said.get("waiting")
-    return Pin(trusted=trusted, waiting=None if waiting is None else _described(waiting))
+    return Pin(trusted=trusted, waiting=None if waiting is None else _parse_definition(waiting))
 
 
 def _is_as_shown(pin: Pin, fingerprint: str | None) -> bool:
     return pin.waiting is None and pin.trusted.fingerprint == fingerprint
 
 
-def _described(said: Mapping[str, Any]) -> ToolDefinition:
+def _parse_definition(said: Mapping[str, Any]) -> ToolDefinition:
     described = ToolDefinition(
         name=said["name"],
         description=said["description"],

@@ -93,10 +93,10 @@ def _run(tree: ast.Module, names: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(last, ast.Expr):
         return {}
     value = eval(compile(ast.Expression(last.value), NAME, "eval"), names)  # noqa: S307 - as above
-    return {} if value is None else {"value": _shown(value)}
+    return {} if value is None else {"value": _to_json(value)}
 
 
-def _shown(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return a value as JSON; as text if it is not JSON or is too long."""
     with contextlib.suppress(TypeError, ValueError, RecursionError):
         text = json.dumps(value, allow_nan=False)
@@ -180,7 +180,7 @@ def _save(names: dict[str, Any], definitions: list[str]) -> tuple[str, list[str]
     """Return the state for the next piece, and the names of variables that cannot be kept."""
     sys.modules["__main__"].__dict__.update(names)
     values, not_kept = {}, []
-    defined = {name for each in definitions for name in _defined(each)}
+    defined = {name for each in definitions for name in _defined_names(each)}
     for name, value in names.items():
         if name.startswith("__") or name in defined:
             continue
@@ -192,7 +192,7 @@ def _save(names: dict[str, Any], definitions: list[str]) -> tuple[str, list[str]
     return json.dumps({"definitions": last, "values": values}), not_kept[:_MAX_NOT_KEPT]
 
 
-def _defined(definition: str) -> list[str]:
+def _defined_names(definition: str) -> list[str]:
     names = []
     for each in ast.parse(definition).body:
         if isinstance(each, ast.Import | ast.ImportFrom):

@@ -206,7 +206,7 @@ class FileTools:
                 raise FileNotFoundError(2, os.strerror(2), path)
             content = read_content(writer.before.handle, path, self._most_bytes)
             text, encoding = content.text(path, None, self._settings.encoding)
-            old, new = (_with_ends_of(text, each) for each in (old_text, new_text))
+            old, new = (_match_line_ends(text, each) for each in (old_text, new_text))
             count = text.count(old)
             if count == 0:
                 raise ToolError(say("text_not_there", path=path), reason_code="text_not_there")
@@ -216,7 +216,7 @@ class FileTools:
             length = len(text) + count * (len(new) - len(old))
             if length > self._most_bytes:  # seen before so long a text is made
                 raise too_big(path, length, self._most_bytes)
-            writer.write(_encoded(text.replace(old, new), encoding, path), was=content)
+            writer.write(_encode(text.replace(old, new), encoding, path), was=content)
         return ToolResult(
             result={"path": path, "replaced": count},
             speech=say(
@@ -319,9 +319,9 @@ class FileWriter:
         self._root, self._head = place.root.descriptor, head
         self._place, self._ctx = place, ctx
         self._most_bytes = most_bytes
-        self.before = self._opened()
+        self.before = self._open_original()
 
-    def _opened(self) -> OriginalFile | None:
+    def _open_original(self) -> OriginalFile | None:
         try:
             with opened_folder(self._root, self._head) as folder:
                 status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
@@ -358,7 +358,7 @@ class FileWriter:
         except BaseException:
             remove_folders(self._root, made)
             raise
-        self._ctx.undo(_taken_back, self._place, self._head, self._name, written, self.before, made)
+        self._ctx.undo(_restore, self._place, self._head, self._name, written, self.before, made)
 
     def _refuse_hidden_program_file(self, folder: int) -> None:
         """Raise `OutsideError` if a link leads to such a file, about which nobody was asked."""
@@ -374,7 +374,7 @@ class FileWriter:
             raise ToolError(message, retryable=True, reason_code="file_changed")
 
 
-def _taken_back(
+def _restore(
     place: RootedPath,
     head: str,
     name: str,
@@ -457,14 +457,14 @@ def _has_lines(place: RootedPath, lines: int) -> str:
     return say(key, name=place.name, lines=lines)
 
 
-def _with_ends_of(text: str, given: str) -> str:
+def _match_line_ends(text: str, given: str) -> str:
     """Return `given` with the line endings of `text`."""
     if "\r\n" not in text or "\r\n" in given:
         return given
     return given.replace("\n", "\r\n")
 
 
-def _encoded(text: str, encoding: str, path: str) -> bytes:
+def _encode(text: str, encoding: str, path: str) -> bytes:
     try:
         return text.encode(encoding)
     except UnicodeEncodeError:

@@ -105,7 +105,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
                 process.kill()
         errors.cancel()
         # Wait until the process and its pipes have ended before the folder is closed.
-        await asyncio.shield(_gone(process))
+        await asyncio.shield(_wait_for_exit(process))
     return sorted(places[: wanted.most]), len(places) > wanted.most
 
 
@@ -126,7 +126,7 @@ async def lines_at(
             if lines is None:  # too big: only the position is returned
                 found.append({"path": path, "line": number})
             elif number <= len(lines):
-                found.append({"path": path, "line": number, "text": _shortened(lines[number - 1])})
+                found.append({"path": path, "line": number, "text": _shorten(lines[number - 1])})
     return found
 
 
@@ -161,7 +161,7 @@ async def _places(stream: asyncio.StreamReader, most: int, only: str) -> list[tu
     return places
 
 
-async def _gone(process: asyncio.subprocess.Process) -> None:
+async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
     await process.communicate()
 
 
@@ -192,6 +192,6 @@ def _bad_pattern(pattern: str, reason: str) -> ToolError:
     return ToolError(message, status="invalid_argument", reason_code="bad_pattern")
 
 
-def _shortened(line: str) -> str:
+def _shorten(line: str) -> str:
     line = line.strip("\r")
     return line if len(line) <= _MAX_LINE_LENGTH else line[: _MAX_LINE_LENGTH - 1] + "…"

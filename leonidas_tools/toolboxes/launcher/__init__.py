@@ -117,7 +117,7 @@ class Launcher:
                 retry_hint=say("launcher_choices"),
                 valid_options=self._closest(app_name),
             )
-        started = await _started(self._settings.programs[name], self._settings.watch)
+        started = await _start(self._settings.programs[name], self._settings.watch)
         if "errno" in started:
             raise ToolError(
                 say("launcher_missing", program=name),
@@ -165,7 +165,7 @@ def _command_line(program: ProgramSettings) -> Sequence[str]:
     return [os.path.expanduser(program.command[0]), *program.command[1:]]  # noqa: PTH111
 
 
-async def _started(program: ProgramSettings, watch_seconds: float) -> Mapping[str, int]:
+async def _start(program: ProgramSettings, watch_seconds: float) -> Mapping[str, int]:
     """Start a program that stays open when the agent ends."""
     environment = {key: each for key, each in os.environ.items() if not is_secret_name(key)}
     try:

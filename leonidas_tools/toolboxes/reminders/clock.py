@@ -81,7 +81,7 @@ class ReminderClock:
         try:
             while True:
                 self._changed.clear()
-                await self._wait(await self._looked())
+                await self._wait(await self._look_and_report())
         finally:
             for end in ends:
                 end()
@@ -108,7 +108,7 @@ class ReminderClock:
                 if await self._keeper.mark_delivered(reminder):
                     self._announce(reminder, session, now)
 
-    async def _looked(self) -> float:
+    async def _look_and_report(self) -> float:
         """Call `look`, and return the seconds to wait before the next call."""
         try:
             await self.look()

@@ -136,7 +136,7 @@ class _PhraseReading:
         if self.rest_is_left():
             raise UnreadableTimeError(self.rest.strip())
         if moment is not None:
-            return self._after(moment)
+            return self._time_after(moment)
         if self.day is None and self.clock is None and self.part is None and not self.rule:
             raise UnreadableTimeError(self.rest.strip() or "nothing")
         return self._moment()
@@ -163,7 +163,7 @@ class _PhraseReading:
         if match := self.take(_EVERY_AMOUNT):
             amount = int(match["amount"] or match["amount2"] or match["amount3"] or 2)
             unit = _unit(match["unit"] or match["unit2"] or match["unit3"])
-            self.rule = [f"FREQ={_FREQUENCIES[unit]};INTERVAL={_bounded(amount)}"]
+            self.rule = [f"FREQ={_FREQUENCIES[unit]};INTERVAL={_check_amount(amount)}"]
         elif match := self.take(_EVERY_WEEKDAY):
             codes = [phrases.CODES[_weekday(each[0])] for each in _weekdays(match[0])]
             self.rule = [f"FREQ=WEEKLY;BYDAY={','.join(codes)}"]
@@ -182,14 +182,14 @@ class _PhraseReading:
         for pattern in phrases.OFFSETS:
             match = self.take(pattern)
             if match is not None:
-                return self._added(match["span"])
+                return self._add_span(match["span"])
         return None
 
-    def _added(self, span: str) -> datetime:
+    def _add_span(self, span: str) -> datetime:
         elapsed, calendar = timedelta(), relativedelta()
         for each in re.finditer(rf"({phrases.NUMBER})\s*({phrases.UNIT})", span):
             amount, unit = float(each[1].replace(",", ".")), _unit(each[2])
-            _bounded(amount)
+            _check_amount(amount)
             if unit in ("second", "minute", "hour"):
                 elapsed += timedelta(**{f"{unit}s": amount})
                 self.is_elapsed = True
@@ -204,7 +204,7 @@ class _PhraseReading:
         except (OverflowError, ValueError) as error:
             raise UnreadableTimeError(span) from error
 
-    def _after(self, moment: datetime) -> When:
+    def _time_after(self, moment: datetime) -> When:
         """Return a time relative to now, at a time of day if the phrase names one."""
         if self.day is not None or ((self.clock or self.part) and self.is_elapsed):
             raise UnreadableTimeError(str(self.day or self.clock or self.part))
@@ -212,7 +212,7 @@ class _PhraseReading:
             moment = self._at(moment.date())
         if _is_over(moment, self.now):
             raise PastTimeError
-        return When(at=moment, rrule=self._finished_rule(moment))
+        return When(at=moment, rrule=self._complete_rule(moment))
 
     # --- days --------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class _PhraseReading:
 
     def _day_of_month(self, today: date) -> bool:
         """Read a day that is counted in a month, or a month that is named as this or the next."""
-        counted = self._counted_day()
+        counted = self._take_day_number()
         if self.rule == ["FREQ=MONTHLY"]:
             if counted is None:
                 return False
@@ -261,22 +261,22 @@ class _PhraseReading:
         if month is None:
             return False
         if counted is not None:
-            self.day = _counted_date(month, *counted)
+            self.day = _nth_date(month, *counted)
         else:
-            self.day = self._numbered_date(month, today)
+            self.day = self._date_by_number(month, today)
         self.rolls = False
         return True
 
-    def _numbered_date(self, month: date, today: date) -> date:
+    def _date_by_number(self, month: date, today: date) -> date:
         """Return a day of a month by its number; without one, today's in the next month."""
         for pattern in phrases.DAY_OF_MONTH:
             if match := self.take(pattern):
-                return _dated(month.year, month.month, int(match["day"]))
+                return _build_date(month.year, month.month, int(match["day"]))
         if month < today:
             raise self._unreadable()
-        return _shifted(today, months=1)
+        return _shift(today, months=1)
 
-    def _counted_day(self) -> tuple[int, int | None] | None:
+    def _take_day_number(self) -> tuple[int, int | None] | None:
         """Take the number of a day of a month, with its weekday if it is counted by weekdays."""
         for nth, words in phrases.NTH:
             if match := self.take(rf"(?:{words})(?:{_HAN_WEEKDAY}|(?P<day>{phrases.WEEKDAY}))"):
@@ -287,7 +287,7 @@ class _PhraseReading:
         """Take a month, and return its first day."""
         first = today.replace(day=1)
         if self.take(phrases.NEXT_MONTH):
-            return _shifted(first, months=1)
+            return _shift(first, months=1)
         if self.take(phrases.THIS_MONTH):
             return first
         if is_counted and (match := self.take(phrases.NAMED_MONTH)):
@@ -429,7 +429,7 @@ class _PhraseReading:
 
     def _moment(self) -> When:
         if self.rule:
-            return self._repeated()
+            return self._read_repeating()
         day = self.day or self.now.date()
         if self.part == "midnight" and not self.rolls:
             day += timedelta(days=1 if day == self.now.date() else 0)
@@ -459,7 +459,7 @@ class _PhraseReading:
         usual = time(*phrases.PART_TIMES[self.part]) if self.part else _USUAL
         return localized(datetime.combine(day, self.clock or usual), self.zone)
 
-    def _repeated(self) -> When:
+    def _read_repeating(self) -> When:
         rule = self.rule[0]
         if "HOURLY" in rule or "MINUTELY" in rule:
             if self.day or self.clock or self.part:
@@ -467,12 +467,12 @@ class _PhraseReading:
             at = first_of(rule, self.now.astimezone(UTC), self.zone)
             return When(at=at, rrule=rule)
         start = self._at(self.day or self.now.date())
-        rule = self._finished_rule(start) or rule
+        rule = self._complete_rule(start) or rule
         fits = not _is_over(start, self.now) and "BY" not in rule
         at = start if fits else first_of(rule, start, self.zone, after=self.now)
         return When(at=at, rrule=rule)
 
-    def _finished_rule(self, moment: datetime) -> str | None:
+    def _complete_rule(self, moment: datetime) -> str | None:
         if not self.rule:
             return None
         rule = self.rule[0]
@@ -588,7 +588,7 @@ _DATES = (
 )
 
 
-def _bounded(amount: float) -> float:
+def _check_amount(amount: float) -> float:
     if not 0 < amount <= _MAX_AMOUNT:
         raise UnreadableTimeError(f"{amount:g}")
     return amount
@@ -616,14 +616,14 @@ def _month(word: str) -> int:
     return next(fitting)
 
 
-def _counted_date(first: date, nth: int, weekday: int | None) -> date:
+def _nth_date(first: date, nth: int, weekday: int | None) -> date:
     """Return the last day of a month, or its nth weekday; -1 is the last."""
     if weekday is None:
-        return _shifted(first, day=31)
-    return _shifted(first, day=31 if nth < 0 else 1, weekday=weekdays[weekday](nth))
+        return _shift(first, day=31)
+    return _shift(first, day=31 if nth < 0 else 1, weekday=weekdays[weekday](nth))
 
 
-def _shifted(start: date, /, **parts: Any) -> date:
+def _shift(start: date, /, **parts: Any) -> date:
     """Return a date moved by the calendar."""
     moved: date = start + relativedelta(**parts)
     return moved
@@ -638,7 +638,7 @@ def _day_and_month(first: int, second: int) -> tuple[int, int]:
     raise UnreadableTimeError(f"{first}/{second}")
 
 
-def _dated(year: int, month: int, day: int) -> date:
+def _build_date(year: int, month: int, day: int) -> date:
     try:
         return date(year, month, day)
     except ValueError as error:
@@ -648,7 +648,7 @@ def _dated(year: int, month: int, day: int) -> date:
 def _coming(today: date, year: int | None, month: int | None, day: int) -> date:
     """Return a date; if the year or the month is missing, return the next such date."""
     if year is not None and month is not None:
-        return _dated(year, month, day)
+        return _build_date(year, month, day)
     if not 1 <= day <= _MAX_DAY:
         raise UnreadableTimeError(str(day))
     for months in range(0, 12 * 9, 12 if month else 1):

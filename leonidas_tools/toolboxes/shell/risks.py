@@ -52,7 +52,7 @@ def effect_of(command: Command) -> Effect:
         return Effect.CHANGE
     words: Sequence[Word] = command.arguments
     if command.program == "git":
-        words = _without_git_options(words)
+        words = _skip_git_options(words)
     first = [command.program, *(word.text if word.is_known else "$" for word in words[:2])]
     for length in (3, 2, 1):
         check = _READS.get(" ".join(first[:length]))
@@ -61,11 +61,11 @@ def effect_of(command: Command) -> Effect:
     return Effect.ANYTHING
 
 
-def _without_git_options(words: Sequence[Word]) -> Sequence[Word]:
+def _skip_git_options(words: Sequence[Word]) -> Sequence[Word]:
     if words and words[0] == Word(text="--no-pager"):
-        return _without_git_options(words[1:])
+        return _skip_git_options(words[1:])
     if len(words) > 1 and words[0] == Word(text="-C") and words[1].is_one:
-        return _without_git_options(words[2:])
+        return _skip_git_options(words[2:])
     return words
 
 

@@ -136,10 +136,10 @@ class WebTools:
         if self._eager.locked():
             page = await self._fetcher.fetch(url)
             async with self._patient, program(_EXTRACT) as extractor:
-                return page, await _extracted(extractor, page, characters)
+                return page, await _extract(extractor, page, characters)
         async with self._eager, program(_EXTRACT) as extractor:  # loads while the page is fetched
             page = await self._fetcher.fetch(url)
-            return page, await _extracted(extractor, page, characters)
+            return page, await _extract(extractor, page, characters)
 
     async def bookmark(self, name: BookmarkName, url: Url, ctx: ToolContext) -> ToolResult:
         """Bookmark a web page under a name; a bookmark of that name is replaced.
@@ -186,7 +186,7 @@ class WebTools:
         return ToolResult(result=result, speech=speech)
 
 
-async def _extracted(
+async def _extract(
     process: asyncio.subprocess.Process, page: Fetched, characters: int
 ) -> dict[str, str]:
     """Return the title, text and date of a page."""

@@ -53,7 +53,7 @@ def decoded(body: bytes, charset: str) -> str:
     for mark, name in _MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
-    for name in _named(body, charset):
+    for name in _find_encodings(body, charset):
         try:
             return body.decode(name)
         except UnicodeDecodeError as error:
@@ -65,7 +65,7 @@ def decoded(body: bytes, charset: str) -> str:
     return body.decode("utf-8" if guessed is None else guessed.encoding, "replace")
 
 
-def _named(body: bytes, charset: str) -> Iterator[str]:
+def _find_encodings(body: bytes, charset: str) -> Iterator[str]:
     """Yield the character sets to try, the most reliable first."""
     match = _META.search(body[:_HEAD_BYTES])
     for label in (charset, match[1].decode("ascii") if match else "", "utf-8"):

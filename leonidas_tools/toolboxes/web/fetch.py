@@ -112,7 +112,7 @@ class Fetcher:
         except httpcore2.ConnectError as error:
             cause = error.__cause__ or error.__context__
             is_refused = isinstance(cause, ssl.SSLCertVerificationError)
-            raise _untrusted_host(url.host) if is_refused else unreachable(url.host) from None
+            raise _certificate_error(url.host) if is_refused else unreachable(url.host) from None
         except (
             httpcore2.NetworkError,
             httpcore2.ProtocolError,
@@ -248,7 +248,7 @@ def _is_host(host: str) -> bool:
     return len(host) <= _MAX_HOST_LENGTH and _HOST.fullmatch(host) is not None
 
 
-def _untrusted_host(host: str) -> ToolError:
+def _certificate_error(host: str) -> ToolError:
     message = say("web_certificate", host=host)
     return ToolError(message, status="unavailable", reason_code="certificate")
 
