@@ -316,10 +316,10 @@ class _RuleCheck:
         subjects = [known.subject for known in self._known]
         tools = [name for subject in subjects for name in subject.all_names]
         tags = {tag for subject in subjects for tag in subject.tags}
-        yield from _unknown(f"{key}.tools", "tool", rule.tools, tools, self._unknown)
-        yield from _unknown(f"{key}.tags", "tool with the tag", rule.tags, tags, self._unknown)
+        yield from _find_unknown(f"{key}.tools", "tool", rule.tools, tools, self._unknown)
+        yield from _find_unknown(f"{key}.tags", "tool with the tag", rule.tags, tags, self._unknown)
         servers = list(self._settings.mcp_servers)
-        yield from _unknown(f"{key}.servers", "MCP server", rule.servers, servers, "error")
+        yield from _find_unknown(f"{key}.servers", "MCP server", rule.servers, servers, "error")
 
     def _parameters(self, key: str, rule: Rule, fitting: list[_Known]) -> Iterator[Finding]:
         parameters = {name for known in fitting for name in known.parameters}
@@ -376,7 +376,7 @@ class _RuleCheck:
         return None
 
 
-def _unknown(
+def _find_unknown(
     key: str, what: str, patterns: Iterable[str], known: Collection[str], severity: Severity
 ) -> Iterator[Finding]:
     for pattern in patterns:

@@ -8,12 +8,11 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    PrivateAttr,
     field_serializer,
     model_validator,
 )
 
-from leonidas_tools.redaction import MASK, KnownSecrets, secrets_in, texts_in
+from leonidas_tools.redaction import MASK, secrets_in, texts_in
 from leonidas_tools.redaction.addresses import secrets_of_path
 from leonidas_tools.settings.fields import (
     Count,
@@ -30,7 +29,7 @@ from leonidas_tools.settings.fields import (
     Transport,
     mapping,
 )
-from leonidas_tools.settings.model import SettingsModel
+from leonidas_tools.settings.model import MaskedSettings, SettingsModel
 from leonidas_tools.settings.shown import without_secret_options
 from leonidas_tools.settings.tool_configuration import ToolConfiguration
 
@@ -133,7 +132,7 @@ MCPToolConfigurations: TypeAlias = Annotated[
 ]
 
 
-class MCPServerSettings(SettingsModel):
+class MCPServerSettings(MaskedSettings):
     """The settings of one MCP server: a command or a URL, and the use of its features.
 
     As JSON, the values of `env` and `headers` are masked.
@@ -205,22 +204,11 @@ class MCPServerSettings(SettingsModel):
     )
     log_level: Literal["debug", "info", "warning", "error", "off"] = "warning"
     tools: MCPToolConfigurations = Field(default_factory=dict)
-    _hidden: frozenset[str] = PrivateAttr(default=frozenset())
 
     def hide(self, values: Collection[str]) -> None:
         """Record the values of the environment in these settings: only the server may see them."""
         texts = list(texts_in(self.model_dump()))
-        self._hidden = frozenset(each for each in values if any(each in text for text in texts))
-
-    def masked(self, text: str) -> str:
-        """Return a text about these settings without values of the environment."""
-        return KnownSecrets(self._hidden).text(text)
-
-    def __repr__(self) -> str:
-        return self.masked(super().__repr__())
-
-    def __str__(self) -> str:
-        return self.masked(super().__str__())
+        self._hidden = {each for each in values if any(each in text for text in texts)}
 
     def named_secrets(self) -> Iterator[str]:
         """Yield the secrets by their names, such as `API_KEY` in `env`, if they are long."""

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from leonidas_tools.redaction import MASK, KnownSecrets, is_secret_name, redact, redact_text
 from leonidas_tools.redaction.addresses import shown_path
+from leonidas_tools.settings.problem import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +59,7 @@ def differences(before: Settings, after: Settings) -> list[str]:
     """
     one, two = (each.model_dump(mode="json", exclude_unset=True) for each in (before, after))
     seen = _Pair(shown(before), shown(after))
-    found = [seen.of(path) for path in _different(one, two)]
+    found = [seen.of(path) for path in _find_differences(one, two)]
     if not found:  # a secret, which the plain settings do not have
         found = sorted(
             name
@@ -68,7 +69,7 @@ def differences(before: Settings, after: Settings) -> list[str]:
     return found
 
 
-def _different(
+def _find_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:
     """Yield the paths of the values that differ."""
@@ -80,7 +81,7 @@ def _different(
         inner = [each for each in (one, two) if each is not None]
         is_one_server = path == ("mcp_servers",) and len(inner) == 1
         if any(inner) and all(isinstance(each, dict) for each in inner) and not is_one_server:
-            yield from _different(one or {}, two or {}, here)
+            yield from _find_differences(one or {}, two or {}, here)
         else:
             yield here
 
@@ -94,19 +95,13 @@ class _Pair:
 
     def of(self, path: Sequence[str]) -> str:
         key = ".".join(path)
-        values = [_at(each, path) for each in (self.before, self.after)]
-        if values[0] == values[1] or not all(_is_telling(path, each) for each in values):
+        values = [value_at(each, path) for each in (self.before, self.after)]
+        if values[0] == values[1] or not all(_is_displayable(path, each) for each in values):
             return key
         return f"{key}: {' → '.join(map(_value, values))}"
 
 
-def _at(data: Any, path: Sequence[str]) -> Any:
-    for step in path:
-        data = data.get(step) if isinstance(data, dict) else None
-    return data
-
-
-def _is_telling(path: Sequence[str], value: Any) -> bool:
+def _is_displayable(path: Sequence[str], value: Any) -> bool:
     """Return whether a value says something, and no secret."""
     if "custom_parameters" in path or is_secret_name(path[-1]):
         return False

@@ -13,7 +13,7 @@ from leonidas_tools.settings.load import (
     read_settings,
     settings_document,
 )
-from leonidas_tools.settings.problem import DocumentError, KeyLines, SettingsDocument
+from leonidas_tools.settings.problem import DocumentError, KeyLines, SettingsDocument, value_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -139,26 +139,17 @@ def _in_file(data: Any, path: KeyPath) -> KeyPath:
             there = [index for index, item in enumerate(data) if item is not _GONE]
             here = there[step] if step < len(there) else step
         found.append(here)
-        data = _at(data, (here,))
+        data = value_at(data, (here,))
     return tuple(found)
-
-
-def _at(data: Any, path: KeyPath) -> Any:
-    for step in path:
-        try:
-            data = data[step]
-        except (LookupError, TypeError):
-            return None
-    return data
 
 
 def _remove(data: Any, path: KeyPath) -> set[KeyPath]:
     """Remove a key, or the nearest existing key above it, and return its path."""
-    if _at(data, path[:2]) is None and _at(data, (FOREIGN, *path[1:2])) is not None:
+    if value_at(data, path[:2]) is None and value_at(data, (FOREIGN, *path[1:2])) is not None:
         path = (FOREIGN, *path[1:])  # a server in the format of other programs
     while path:
         *above, last = path
-        parent = _at(data, tuple(above))
+        parent = value_at(data, tuple(above))
         if isinstance(parent, dict) and last in parent:
             del parent[last]
             return {path}

@@ -166,14 +166,14 @@ class WatchedSettings:
         in its path, deleting and recreating.
         """
         applied: object = None
-        async with contextlib.aclosing(_moments(path)) as moments:
+        async with contextlib.aclosing(_poll_times(path)) as moments:
             async for _ in moments:
                 if _look(path) != applied:
-                    state = await _at_rest(path)
-                    if await self._reload_beside(path, state):
+                    state = await _wait_until_unchanged(path)
+                    if await self._reload_in_thread(path, state):
                         applied = state
 
-    async def _reload_beside(self, path: Path, state: object) -> bool:
+    async def _reload_in_thread(self, path: Path, state: object) -> bool:
         """Read the file in a thread, since thousands of tools take a while, and apply it here.
 
         Return whether the file was in this state all the while; else nothing is applied.
@@ -306,7 +306,7 @@ def _load(source: Source) -> Settings:
     return load(source)
 
 
-async def _moments(path: Path) -> AsyncGenerator[None, None]:
+async def _poll_times(path: Path) -> AsyncGenerator[None, None]:
     """Yield when the file's directory has changed, and a few times a second in any case.
 
     Notifications never arrive on network file systems and some bind mounts, nor when a link
@@ -330,7 +330,7 @@ async def _moments(path: Path) -> AsyncGenerator[None, None]:
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _at_rest(path: Path) -> object:
+async def _wait_until_unchanged(path: Path) -> object:
     """Wait until the file is unchanged for a while and not open for writing; return its state."""
     loop = asyncio.get_running_loop()
     start = since = loop.time()

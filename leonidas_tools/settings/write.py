@@ -23,7 +23,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.reading import read_file
 from leonidas_tools.settings.document import Loader, Resolvers, compose, read_document
 from leonidas_tools.settings.load import read_settings, read_text
-from leonidas_tools.settings.problem import DocumentError, KeyPath
+from leonidas_tools.settings.problem import DocumentError, KeyPath, value_at
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import Settings
@@ -146,7 +146,7 @@ def _edit(text: str, changes: Mapping[str, Any], file: Path) -> str:
             raise ConfigurationError(str(error), file=file, key=_format_path(path)) from None
         except DocumentError:
             raise ConfigurationError(_SHARED, file=file, key=_format_path(path)) from None
-    if not _same(_data(text), expected):
+    if not _is_same(_data(text), expected):
         raise ConfigurationError(_SHARED, file=file, key=", ".join(changes))
     return text
 
@@ -157,15 +157,9 @@ _SHARED = "cannot be changed without changing something else: edit the file by h
 def _edit_key(text: str, path: KeyPath, value: Any) -> str:
     if value is None:
         return delete_key(text, path)
-    if value == {} and isinstance(_at(_data(text), path), dict):
+    if value == {} and isinstance(value_at(_data(text), path), dict):
         return text
     return set_key(text, path, value)
-
-
-def _at(data: Any, path: KeyPath) -> Any:
-    for step in path:
-        data = data.get(step) if isinstance(data, dict) else None
-    return data
 
 
 def _data(text: str) -> Any:
@@ -175,7 +169,7 @@ def _data(text: str) -> Any:
         return None
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     """Return whether two data are equal; an empty section equals `{}`."""
     if isinstance(one, dict) or isinstance(other, dict):
         one, other = one or {}, other or {}
@@ -183,7 +177,7 @@ def _same(one: Any, other: Any) -> bool:
             isinstance(one, dict)
             and isinstance(other, dict)
             and one.keys() == other.keys()
-            and all(_same(one[key], other[key]) for key in one)
+            and all(_is_same(one[key], other[key]) for key in one)
         )
     return type(one) is type(other) and bool(one == other)
 
@@ -251,7 +245,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-def _either(one: Resolvers, other: Resolvers) -> Resolvers:
+def _merge_resolvers(one: Resolvers, other: Resolvers) -> Resolvers:
     letters = {*one, *other}
     return {letter: [*one.get(letter, []), *other.get(letter, [])] for letter in letters}
 
@@ -259,7 +253,7 @@ def _either(one: Resolvers, other: Resolvers) -> Resolvers:
 class _Dumper(yaml.SafeDumper):
     """A dumper that quotes all text that YAML 1.1 or 1.2 would parse as another type."""
 
-    yaml_implicit_resolvers = _either(
+    yaml_implicit_resolvers = _merge_resolvers(
         yaml.SafeDumper.yaml_implicit_resolvers, Loader.yaml_implicit_resolvers
     )
     yaml_representers: ClassVar[dict[Any, Any]] = {
