@@ -112,7 +112,7 @@ class Adaptation:
             return response
         left_out = sorted({_mime_type(part) for part in parts if part not in kept})
         names = ", ".join(left_out)
-        self._say(f"does not read {names} in a response: left out")
+        self._warn_once(f"does not read {names} in a response: left out")
         content = response.response or {}
         told = self._wording().text("media_unread", types=names)
         changed = {**content, "message": " ".join(filter(None, [content.get("message"), told]))}
@@ -148,12 +148,12 @@ class Adaptation:
             return asked
         if asked is ToolBehavior.BLOCKING:
             self._wanted_to_block.add(name)
-            self._say(
+            self._warn_once(
                 f"does not support BLOCKING, which {name!r} requests: it may speak before the "
                 "response"
             )
         else:
-            self._say(f"does not support NON_BLOCKING: it is silent while {name!r} runs")
+            self._warn_once(f"does not support NON_BLOCKING: it is silent while {name!r} runs")
         return profile.default_behavior
 
     def _scheduling(
@@ -163,7 +163,7 @@ class Adaptation:
             return None
         if not self.profile.scheduling:
             if asked is not None:
-                self._say(f"does not support scheduling: that of {name!r} is ignored")
+                self._warn_once(f"does not support scheduling: that of {name!r} is ignored")
             return None
         if asked is None and not interim and name in self._wanted_to_block:
             return types.FunctionResponseScheduling.INTERRUPT
@@ -173,10 +173,10 @@ class Adaptation:
         if self.takes_interim(name):
             return True if interim else (False if begun else None)
         if interim:
-            self._say(f"does not support interim responses: no progress of {name!r} is sent")
+            self._warn_once(f"does not support interim responses: no progress of {name!r} is sent")
         return None
 
-    def _say(self, message: str) -> None:
+    def _warn_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
             logger.warning("The model (%s) %s", self.profile.name, message)

@@ -107,7 +107,7 @@ class CallTracker:
         wire_id = call.id or None
         if wire_id in self._wired:
             return None
-        before = self._same_id(call) if resumed else None
+        before = self._find_by_id(call) if resumed else None
         if before is None and resumed:
             before = self._find_earlier(call, repeats=repeats)
         if before is not None:
@@ -224,11 +224,11 @@ class CallTracker:
 
     def due(self) -> list[LiveCall]:
         """Return the calls of this connection whose responses the next message carries."""
-        return _together(c for c in self._ready.values() if c.connection == self.connection)
+        return _take_batch(c for c in self._ready.values() if c.connection == self.connection)
 
     def orphaned(self) -> list[LiveCall]:
         """Return the calls of earlier connections whose results the next message carries."""
-        return _together(c for c in self._ready.values() if c.connection != self.connection)
+        return _take_batch(c for c in self._ready.values() if c.connection != self.connection)
 
     def lost_calls(self) -> list[LiveCall]:
         """Return this session's calls of earlier connections, if no response surely arrived."""
@@ -331,7 +331,7 @@ class CallTracker:
                 return known
         return None
 
-    def _same_id(self, call: types.FunctionCall) -> LiveCall | None:
+    def _find_by_id(self, call: types.FunctionCall) -> LiveCall | None:
         """Return the call of an earlier connection with this id, which never runs again."""
         known = self._calls.get(call.id or "")
         if known is None or known.connection == self.connection or known.name != call.name:
@@ -397,7 +397,7 @@ def _are_same(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) ->
     return one is None or other is None or one == other
 
 
-def _together(calls: Iterable[LiveCall]) -> list[LiveCall]:
+def _take_batch(calls: Iterable[LiveCall]) -> list[LiveCall]:
     """Return the calls of the next message: the first that needs its own message, else all."""
     ready = list(calls)
     return next(([call] for call in ready if call.alone), ready)

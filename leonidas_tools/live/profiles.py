@@ -118,7 +118,7 @@ def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
         >>> [profile.name for profile in load_profiles()][:2]
         ['3.8-live-extended-thinking', '3.8-live']
     """
-    profiles = _built_in()
+    profiles = _read_built_in()
     for path in map(Path, reversed(files)):
         profiles = (*_read(read_text(path), path, profiles), *profiles)
     return profiles
@@ -133,7 +133,7 @@ def profile_for(
         >>> profile_for("models/gemini-3.8-live").name, profile_for("gemini-9-live").name
         ('3.8-live', 'unknown')
     """
-    for profile in _built_in() if profiles is None else profiles:
+    for profile in _read_built_in() if profiles is None else profiles:
         if profile.fits(model, vertex=vertex):
             return profile
     return named_profile(UNKNOWN)
@@ -150,7 +150,7 @@ def closest_profile(model: str, *, vertex: bool = False) -> str:
 
     names = {
         pattern.replace("*", ""): profile.name
-        for profile in reversed(_built_in())  # if two are alike, the first wins
+        for profile in reversed(_read_built_in())  # if two are alike, the first wins
         if profile.name != UNKNOWN and profile.vertex in (None, vertex)
         for pattern in profile.models
     }
@@ -163,14 +163,14 @@ def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> 
     Raises:
         ConfigurationError: No profile has that name.
     """
-    available = _built_in() if profiles is None else profiles
+    available = _read_built_in() if profiles is None else profiles
     for profile in available:
         if profile.name == name:
             return profile
-    raise ConfigurationError(_no_profile(name, available))
+    raise ConfigurationError(_unknown_profile_error(name, available))
 
 
-def _no_profile(name: str, available: Iterable[ModelProfile]) -> str:
+def _unknown_profile_error(name: str, available: Iterable[ModelProfile]) -> str:
     names = [profile.name for profile in available]
     near = closest(name, names)
     hint = f"did you mean {near!r}? There" if near else "there"
@@ -178,7 +178,7 @@ def _no_profile(name: str, available: Iterable[ModelProfile]) -> str:
 
 
 @functools.cache
-def _built_in() -> tuple[ModelProfile, ...]:
+def _read_built_in() -> tuple[ModelProfile, ...]:
     text = (importlib.resources.files(__package__) / "profiles.yaml").read_text("utf-8")
     return tuple(_read(text, Path("profiles.yaml"), ()))
 

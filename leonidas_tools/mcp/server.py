@@ -86,7 +86,7 @@ class MCPServer:
             self._wanted.set()
         self._reason = say("mcp_starting")
         self._set(ServerState.STARTING)
-        self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.name}")
+        self._owner = asyncio.create_task(self._keep_connected(), name=f"mcp:{self.name}")
 
     def stop(self, *, drain: bool = False) -> Coroutine[Any, Any, None]:
         """Refuse new calls at once, and return a coroutine that disconnects.
@@ -159,7 +159,7 @@ class MCPServer:
             status |= self._connection.status
         return status if self.last_error is None else {**status, "last_error": self.last_error}
 
-    async def _own(self) -> None:
+    async def _keep_connected(self) -> None:
         """Keep the server connected until cancelled."""
         try:
             await _import(_CONNECTION)
@@ -168,10 +168,10 @@ class MCPServer:
             return
         me = asyncio.current_task()
         await keep_connected(
-            until_needed=self._stand_by, serve=self._serve, is_wanted=lambda: self._owner is me
+            until_needed=self._wait_for_call, serve=self._serve, is_wanted=lambda: self._owner is me
         )
 
-    async def _stand_by(self) -> None:
+    async def _wait_for_call(self) -> None:
         """Wait until a call needs the server; return at once if its tools are unknown."""
         from leonidas_tools.mcp.listing.listing import ListingCache
 

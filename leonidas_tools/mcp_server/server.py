@@ -131,12 +131,12 @@ class ToolServer:
         session, arguments = self._sessions.of(context), params.arguments or {}
         call = ServedCall(context, params.name, arguments, session)
         if self._offered.find(params.name) is None:
-            raise self._unknown(call)
+            raise self._record_unknown(call)
         self._calls[call.id] = call
         call.start(self._tools.execute(params.name, arguments, session=session, call_id=call.id))
         return call
 
-    def _unknown(self, call: ServedCall) -> MCPError:
+    def _record_unknown(self, call: ServedCall) -> MCPError:
         """Record the call like any other, and return an error with the closest name."""
         told = ToolCall(
             name=call.name,

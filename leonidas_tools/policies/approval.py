@@ -116,7 +116,7 @@ class Approval:
         arguments = with_facts(self.rules.subject.metadata, call.as_run())
         about = Circumstances(arguments=arguments, mode=mode, user=user_of(session))
         verdict = self.rules.decide(about, more)
-        found = self._foreign(call)
+        found = self._untrusted_reason(call)
         if found is None:
             return verdict
         asks = self.rules.verdict_of(AFTER_UNTRUSTED, about, more)
@@ -127,7 +127,7 @@ class Approval:
             return stricter(Verdict(decide=rule.decide, rule=rule), verdict)
         return stricter(asks, verdict)
 
-    def _foreign(self, call: ToolCall) -> Foreign | None:
+    def _untrusted_reason(self, call: ToolCall) -> Foreign | None:
         """Return why the call may follow from untrusted content; `None` if it may not."""
         if self.after_untrusted is AfterUntrusted.ALLOW or not has_read_untrusted(call.session):
             return None
@@ -147,7 +147,7 @@ class Approval:
             return None
         if policy is not None and not policy.preferred.is_known:
             return None  # the user may have chosen a stricter mode
-        if self._foreign(call) is not None:
+        if self._untrusted_reason(call) is not None:
             return None  # a person is there to ask
         if not call.autonomous and (policy is None or not policy.use_once(call.name)):
             return None
@@ -275,7 +275,7 @@ class Approval:
         self, call: ToolCall, language: str, *, changed: bool
     ) -> tuple[str, Foreign | None]:
         """Return the notice before the question (foreign content, changed tool), and its cause."""
-        notices, found = [], self._foreign(call)
+        notices, found = [], self._untrusted_reason(call)
         if found is not None:
             tools = ", ".join(tool.replace("_", " ") for tool in found.tools[-_MAX_NAMED:])
             notices.append(self.wording.template("after_untrusted", language).format(tools=tools))

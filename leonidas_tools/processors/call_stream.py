@@ -140,7 +140,7 @@ class _Calls:
         self._undoable: dict[str, Invocation] = {}
         """The newest calls that have ended and can still be undone."""
         self._reading = True
-        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._tell)
+        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._on_event)
         self._executor = None if front is None else front.runtime.executor
         registry = ToolRegistry() if front is None else front.runtime.registry
         self._intake = Intake(registry, stream.session(), executor=self._executor)
@@ -181,7 +181,7 @@ class _Calls:
         else:
             self.ready.put_replaceable(part, *source)
 
-    def _tell(self, event: ToolEvent) -> None:
+    def _on_event(self, event: ToolEvent) -> None:
         if event.kind is _PROGRESS:
             self.ready.put_replaceable(EventPart(event), event.call.trace_id)
         else:

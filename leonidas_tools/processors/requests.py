@@ -145,7 +145,7 @@ async def answered(
         return part
     answer = answers.get(request.name)
     if answer is None:
-        return answer_part(request, _unknown(request)) if last else part
+        return answer_part(request, _unknown_request(request)) if last else part
     if request.read_only and request.name not in READ_ONLY:
         return answer_part(request, _build_denial(request))
     return answer_part(request, await _result(request, answer))
@@ -199,7 +199,7 @@ def _build_denial(request: ToolRequest) -> ToolResult:
     )
 
 
-def _unknown(request: ToolRequest) -> ToolResult:
+def _unknown_request(request: ToolRequest) -> ToolResult:
     return ToolResult(
         status=ResultStatus.NOT_FOUND,
         message=say("unknown_request", request=request.name),

@@ -77,8 +77,8 @@ class KnownSecrets:
         for form in self._forms:
             if form in text:
                 text = text.replace(form, MASK)
-        if self._words is not None and self._words.search(text) is not None:
-            text = self._words.sub(MASK, text)
+        if self._word_pattern is not None and self._word_pattern.search(text) is not None:
+            text = self._word_pattern.sub(MASK, text)
         return text
 
     def are_in(self, data: bytes) -> bool:
@@ -99,10 +99,10 @@ class KnownSecrets:
         return tuple(sorted(forms, key=len, reverse=True))
 
     @functools.cached_property
-    def _words(self) -> re.Pattern[str] | None:
+    def _word_pattern(self) -> re.Pattern[str] | None:
         """Return a pattern for the secrets that are masked only as whole words or numbers."""
         short = [text for text in self.texts if len(text) < _MIN_ENCODED_CHARACTERS]
-        return re.compile("|".join(map(_whole, short))) if short else None
+        return re.compile("|".join(map(_whole_word_pattern, short))) if short else None
 
     @functools.cached_property
     def _numbers(self) -> frozenset[float]:
@@ -168,7 +168,7 @@ def together(parts: Collection[KnownSecrets]) -> KnownSecrets:
     return next(iter(parts)) if len(parts) == 1 else _Together(parts)
 
 
-def _whole(text: str) -> str:
+def _whole_word_pattern(text: str) -> str:
     """Return a pattern for a text without digits, or letters and digits, directly beside it."""
     beside = r"\d" if text.isdigit() else r"[^\W_]"
     return f"(?<!{beside}){re.escape(text)}(?!{beside})"

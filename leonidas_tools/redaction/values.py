@@ -189,7 +189,9 @@ class Redaction:
             return False
         if name in self.names:
             return True
-        return len(name) <= _MAX_NAME_CHARACTERS and _bare(name) in _bare_names(self.names)
+        return len(name) <= _MAX_NAME_CHARACTERS and _normalize_name(name) in _normalize_names(
+            self.names
+        )
 
     def _secrets(
         self, value: Any, depth: int, *, masked: bool = False, by_name: bool = True
@@ -222,13 +224,13 @@ class Redaction:
 
 
 @functools.lru_cache(maxsize=4096)
-def _bare(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return "".join(filter(str.isalnum, name)).casefold()
 
 
 @functools.lru_cache(maxsize=1024)
-def _bare_names(names: frozenset[str]) -> frozenset[str]:
-    return frozenset(map(_bare, names))
+def _normalize_names(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(_normalize_name, names))
 
 
 PLAIN_REDACTION = Redaction()

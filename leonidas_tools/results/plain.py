@@ -135,12 +135,12 @@ def measured(
     if type(value) is str and len(value) < max_bytes and value.isascii():
         return Measured(value, False, len(value) + 2)
     room = max_bytes if longest is None else min(max_bytes, longest)
-    if type(value) is dict and (small := _flat(value, room)) is not None:
+    if type(value) is dict and (small := _copy_flat(value, room)) is not None:
         return small
     on_loop = longest is not None
     short, formless, media = False, None, list[Attachment]()
     try:
-        whole = _whole(value, room, on_loop=on_loop)
+        whole = _copy_whole(value, room, on_loop=on_loop)
         if whole is None and not on_loop:
             return _cut(value, max_bytes)
     except NotPlainError:
@@ -148,7 +148,7 @@ def measured(
         conversion = Conversion(room, foreign=foreign, lists=lists)
         value = conversion.of(value)
         short, formless, media = conversion.is_short, conversion.formless, conversion.media
-        whole = None if short and on_loop else _whole(value, room, on_loop=on_loop)
+        whole = None if short and on_loop else _copy_whole(value, room, on_loop=on_loop)
     if whole is not None:
         return whole._replace(cut=short, formless=formless, media=media)
     if on_loop:
@@ -157,7 +157,7 @@ def measured(
     return cut._replace(cut=cut.cut or short, formless=formless, media=media)
 
 
-def _flat(value: dict[Any, Any], room: int) -> Measured | None:
+def _copy_flat(value: dict[Any, Any], room: int) -> Measured | None:
     """Return a copy of an object of a few plain values, as most results are; else `None`."""
     if len(value) > _MAX_FLAT:
         return None
@@ -177,7 +177,7 @@ def _flat(value: dict[Any, Any], room: int) -> Measured | None:
     return Measured(copy, False, size) if size <= room else None
 
 
-def _whole(value: Any, room: int, *, on_loop: bool) -> Measured | None:
+def _copy_whole(value: Any, room: int, *, on_loop: bool) -> Measured | None:
     """Return a copy of a plain value if its JSON fits, else `None`."""
     few = room if on_loop else min(room, _FEW)
     left = room_left((value,), few)  # quicker for a small value, which most are
@@ -277,7 +277,7 @@ def beginning(text: str, room: int) -> str | None:
 
 def whole_items(items: Sequence[Any], room: int) -> list[Any]:
     """Return the first items, as many as fit."""
-    return list(items[: _items(items, room - 2)])
+    return list(items[: _count_fitting(items, room - 2)])
 
 
 def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: C901, PLR0912 - below
@@ -414,10 +414,10 @@ def _characters(text: str, room: int) -> int:
 
 def _ends_of_list(items: list[Any], room: int, share: float) -> list[Any]:
     room = max(room - _MARK, 0)
-    head = _items(items, int(room * share))
+    head = _count_fitting(items, int(room * share))
     used = length(items[:head])
     rest = items[head:]
-    tail = _items(rest[::-1], room - used)
+    tail = _count_fitting(rest[::-1], room - used)
     kept = rest[len(rest) - tail :]
     left = room - used - length(kept)
     cut = len(rest) - tail
@@ -428,7 +428,7 @@ def _ends_of_list(items: list[Any], room: int, share: float) -> list[Any]:
     return [*items[:head], *mark, *more, *kept]
 
 
-def _items(items: Sequence[Any], room: int) -> int:
+def _count_fitting(items: Sequence[Any], room: int) -> int:
     """Return how many of the first items fit."""
     for index, item in enumerate(items):
         room = room_left((item,), room)

@@ -128,7 +128,7 @@ class ToolRules:
         mode = about.mode
         compiled = self._compile_session(mode, tuple(more)) if more else self._in_mode.get(mode)
         if compiled is None:
-            compiled = self._for_mode(mode)
+            compiled = self._compile_for_mode(mode)
         doubtful: Verdict | None = None
         for rule, applies in compiled:
             if rule.lifts is not None:
@@ -145,7 +145,7 @@ class ToolRules:
     def verdict_of(self, rule: Rule, about: Circumstances, more: Sequence[Rule] = ()) -> Verdict:
         """Return the verdict of a rule that applies and is not one of these."""
         mode, more = about.mode, tuple(more)
-        compiled = self._compile_session(mode, more) if more else self._for_mode(mode)
+        compiled = self._compile_session(mode, more) if more else self._compile_for_mode(mode)
         return self._verdict_of(rule, compiled, about, more)
 
     def _verdict_of(
@@ -169,7 +169,7 @@ class ToolRules:
         )
         return Verdict(decide=Decide.ASK, rule=rule, outdated=outdated)
 
-    def _for_mode(self, mode: Mode) -> Sequence[_CompiledRule]:
+    def _compile_for_mode(self, mode: Mode) -> Sequence[_CompiledRule]:
         """Return the rules that apply in a mode, compiled once for each mode."""
         compiled = self._in_mode.get(mode)
         if compiled is None:
@@ -200,15 +200,15 @@ class ToolRules:
         """Return why a rule does not apply to a call; `None` if it does or may."""
         if not rule.holds_in(about.mode, self.subject):
             return f"not in mode {about.mode.value!r}"
-        return _unmet(rule, self.subject, about)
+        return _unmet_reason(rule, self.subject, about)
 
     def acts_in(self, mode: Mode) -> bool:
         """Return whether a rule may decide other than `allow` about some call in a mode."""
-        return any(rule.decide is not Decide.ALLOW for rule, _ in self._for_mode(mode))
+        return any(rule.decide is not Decide.ALLOW for rule, _ in self._compile_for_mode(mode))
 
     def always_denies(self, mode: Mode) -> bool:
         """Return whether every call is denied in a mode."""
-        for rule, _ in self._for_mode(mode):
+        for rule, _ in self._compile_for_mode(mode):
             if rule.lifts is None:
                 if rule.decide is not Decide.DENY:
                     return False
@@ -222,7 +222,7 @@ class ToolRules:
         return any(self._asks_in(mode) for mode in Mode)
 
     def _asks_in(self, mode: Mode) -> bool:
-        for rule, _ in self._for_mode(mode):
+        for rule, _ in self._compile_for_mode(mode):
             if rule.lifts is None:
                 if rule.decide is Decide.ASK:
                     return True
@@ -279,7 +279,7 @@ def _if_missing(rule: Rule, subject: Subject, steps: Sequence[str]) -> bool | No
     return None if rule.names_in_full(subject) and not subject.describes(steps) else False
 
 
-def _unmet(rule: Rule, subject: Subject, about: Circumstances) -> str | None:
+def _unmet_reason(rule: Rule, subject: Subject, about: Circumstances) -> str | None:
     """Return why a rule does not apply to a call, given the mode; `None` if it does or may."""
     if rule.users and about.user not in rule.users:
         return f"not for the user {about.user!r}"
@@ -337,14 +337,14 @@ def explain(
         Candidate(
             rule=rule,
             decides=rule is verdict.rule,
-            why=rules.why_not(rule, about) or _why(rule, verdict),
+            why=rules.why_not(rule, about) or _explain(rule, verdict),
         )
         for rule in rules.with_more(more)
     ]
     return verdict.decide, candidates
 
 
-def _why(rule: Rule, verdict: Verdict) -> str:
+def _explain(rule: Rule, verdict: Verdict) -> str:
     """Return why a rule that applies decides or does not."""
     if rule.lifts is not None:
         return f"answers the question of {rule.lifts!r} in advance"

@@ -80,7 +80,7 @@ class Attempt:
         """Undo the work of a stopped attempt; a full rollback counts as never begun."""
         invocation.goes_on = not self.ends_when_stopped
         await self._undo_call(call, context)
-        if self.undo is not None and self.ends_when_stopped and _all_undone(invocation):
+        if self.undo is not None and self.ends_when_stopped and _is_all_undone(invocation):
             invocation.begun = False
 
     def _masking(self, call: ToolCall) -> Masking | None:
@@ -150,16 +150,18 @@ class Attempt:
         invocation = current()
         if not invocation.wanted or invocation.stopped_by is not None:
             await self._undo_call(call, context)
-            if _all_undone(invocation):
+            if _is_all_undone(invocation):
                 invocation.begun = False
             return
-        steps = self._steps(call, context)  # without the context, which refers to the invocation
+        steps = self._undo_steps(
+            call, context
+        )  # without the context, which refers to the invocation
         invocation.undo = partial(self._run_to_end, steps, call.name) if steps else None
 
     async def _undo_call(self, call: ToolCall, context: ToolContext | None) -> None:
-        await self._run_to_end(self._steps(call, context), call.name)
+        await self._run_to_end(self._undo_steps(call, context), call.name)
 
-    def _steps(self, call: ToolCall, context: ToolContext | None) -> list[Callable[[], Any]]:
+    def _undo_steps(self, call: ToolCall, context: ToolContext | None) -> list[Callable[[], Any]]:
         """Return the undo steps, in the order in which they run."""
         steps = context.take_undo_steps() if context is not None else []
         undo = self.undo
@@ -209,6 +211,6 @@ def _raise_returned(value: Any) -> None:
         raise value
 
 
-def _all_undone(invocation: Invocation) -> bool:
+def _is_all_undone(invocation: Invocation) -> bool:
     """Return whether there was an undo step, and all steps succeeded."""
     return invocation.undone > 0 and not invocation.undo_failures

@@ -171,7 +171,7 @@ class DeclaredTools:
 
     def _reasons(self, session: ToolSession) -> Hashable:
         """Return the inputs of a choice that differs from the usual one; `None` if it does not."""
-        most = self._most()
+        most = self._max_tools()
         if most is None or len(self.registry) <= most:
             return None
         found, speech = _found_tools(session), _recent_speech(session)
@@ -184,7 +184,7 @@ class DeclaredTools:
         by the session, preferred by the application, relevance to the user's recent speech, and
         original order.
         """
-        show, most = self.settings.current.policies.show, self._most()
+        show, most = self.settings.current.policies.show, self._max_tools()
         if show is None or most is None:
             return tools
         always = {tool.name for tool in tools if self._is_always_shown(tool, show.always)}
@@ -212,7 +212,7 @@ class DeclaredTools:
             configured.description, own.description
         )
 
-    def _most(self) -> int | None:
+    def _max_tools(self) -> int | None:
         """Return the maximum number of declared tools; `None` for no limit."""
         show = self.settings.current.policies.show
         return None if show is None else show.most or None

@@ -148,7 +148,7 @@ class ApprovalTable:
         }
         async with self._database.writing() as connection:
             await connection.execute(insert(approvals).values(row))
-            return await _one(connection, str(row["id"]))
+            return await _fetch_one(connection, str(row["id"]))
 
     async def decide(
         self,
@@ -174,7 +174,7 @@ class ApprovalTable:
             await connection.execute(given)
             expired = unanswered.where(approvals.c.expires <= now)
             await connection.execute(expired.values(decision=Decision.EXPIRED.value, decided=now))
-            return await _one(connection, approval_id)
+            return await _fetch_one(connection, approval_id)
 
     async def find(
         self,
@@ -303,7 +303,7 @@ class ApprovalTable:
             StoreError: There is no such question, or it cannot be read.
         """
         async with self._database.reading() as connection:
-            return await _one(connection, approval_id)
+            return await _fetch_one(connection, approval_id)
 
     async def pending(
         self, *, session: str | None = None, user: str | None = None
@@ -380,7 +380,7 @@ def _executes(statement: Executable) -> Write:
     return write
 
 
-async def _one(connection: AsyncConnection, approval_id: str) -> Approval:
+async def _fetch_one(connection: AsyncConnection, approval_id: str) -> Approval:
     query = select(*_COLUMNS).where(approvals.c.id == approval_id)
     found = (await connection.execute(query)).one_or_none()
     if found is None:

@@ -118,7 +118,7 @@ class CachedResults:
 
     async def find(self, key: StoredKey) -> FoundResult:
         """Return the cached result of a call, fresh or not."""
-        return await self._in_time(partial(self._find, key)) or FoundResult(None, None)
+        return await self._run_in_time(partial(self._find, key)) or FoundResult(None, None)
 
     async def keep(
         self,
@@ -149,7 +149,7 @@ class CachedResults:
                 "expires": now + seconds,
                 "content": content,
             }
-            await self._in_time(partial(self._keep, row, generation, most))
+            await self._run_in_time(partial(self._keep, row, generation, most))
         return True
 
     def forget(self, tool: str | None, arguments: Mapping[str, Any] | None) -> None:
@@ -158,7 +158,7 @@ class CachedResults:
             self._forgotten.clear()
             tool = arguments = None
         self._forgotten[next(self._numbers)] = (tool, arguments)
-        if not self._rests:  # else the next query deletes them
+        if not self._is_resting:  # else the next query deletes them
             with contextlib.suppress(RuntimeError):  # outside of an event loop
                 self._forget_soon()
 
@@ -173,9 +173,9 @@ class CachedResults:
             if late:
                 await asyncio.wait(late, timeout=_WAITING_SECONDS)
 
-    async def _in_time(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    async def _run_in_time(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
         """Return the result of `work`; `None` if the database fails or does not answer in time."""
-        if self._rests:
+        if self._is_resting:
             return None
         turns = self._turns_of_loop()
         try:
@@ -185,7 +185,7 @@ class CachedResults:
             if self._failed:  # else many calls wait
                 self._fail(TimeoutError("the store does not respond"))
             return None
-        if self._rests:
+        if self._is_resting:
             turns.release()
             return None
         task = self._create_task(work())
@@ -204,7 +204,7 @@ class CachedResults:
         return self._turns
 
     @property
-    def _rests(self) -> bool:
+    def _is_resting(self) -> bool:
         return time.monotonic() < self._rests_until
 
     def _create_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -329,12 +329,14 @@ async def _delete(
         await connection.execute(delete(table).where(which))
         return
     made = await connection.execute(select(table.c.key, table.c.arguments).where(which))
-    keys = [{"its_key": row.key} for row in made.all() if _may_have(row.arguments, arguments)]
+    keys = [
+        {"its_key": row.key} for row in made.all() if _may_have_arguments(row.arguments, arguments)
+    ]
     if keys:
         await connection.execute(delete(table).where(table.c.key == bindparam("its_key")), keys)
 
 
-def _may_have(written: str, arguments: Mapping[str, Any]) -> bool:
+def _may_have_arguments(written: str, arguments: Mapping[str, Any]) -> bool:
     """Return whether a call has these arguments; `True` if its JSON cannot be parsed."""
     try:
         of = json.loads(written)

@@ -169,8 +169,10 @@ class CallStarts:
                 return replace(repeated(before.tool), status=_SUPERSEDED)
             is_certain = self._is_same(before, asked) is True
             if before.started < repetition.bound or not self._is_own(before):
-                wait = self.outcome(call) if is_certain and _goes_on(before) else None
-                result = await self._elsewhere(before, call, wait, database, timeout_seconds)
+                wait = self.outcome(call) if is_certain and _may_continue(before) else None
+                result = await self._resolve_elsewhere(
+                    before, call, wait, database, timeout_seconds
+                )
             else:
                 result = _answer(before, call)
             if result is not None and not is_certain:
@@ -189,7 +191,7 @@ class CallStarts:
             raise StoreError("The records of the session's calls in other processes are lost")
         return None
 
-    async def _elsewhere(
+    async def _resolve_elsewhere(
         self,
         before: Execution,
         call: ToolCall,
@@ -386,7 +388,7 @@ def _has_taken_result(before: Execution, call: Repetition) -> bool:
     return is_read and before.reason == CANCELLED_CALL and before.call_id != call.call_id
 
 
-def _goes_on(before: Execution) -> bool:
+def _may_continue(before: Execution) -> bool:
     """Return whether a call may continue after its process ended."""
     is_cut = before.status == ResultStatus.CANCELLED.value and before.reason is None
     is_recent = before.started > time.time() - RESUMABLE_SECONDS

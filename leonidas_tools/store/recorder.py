@@ -173,7 +173,9 @@ class Recorder:
         self._mark(key, event.data)
         steps = self._steps.setdefault(key, [])
         if len(steps) < _MAX_STEPS or event.kind is _UNTRUSTED:  # a later session needs it
-            data, _ = self._json(dict(event.data), self._hiding(key, event.call), _STEP_BYTES)
+            data, _ = self._json(
+                dict(event.data), self._output_redaction(key, event.call), _STEP_BYTES
+            )
             steps.append(f"[{event.at!r},{json.dumps(event.kind.value)},{data}]")
 
     def _mark(self, key: Hashable, data: Mapping[str, Any]) -> None:
@@ -187,7 +189,7 @@ class Recorder:
         call, result = event.call, event.result
         assert result is not None
         key = key_of(call)
-        redaction = self._hiding(key, call)
+        redaction = self._output_redaction(key, call)
         self._secretive.discard(key)
         if event.data:
             self._mark(key, event.data)
@@ -223,7 +225,7 @@ class Recorder:
         steps = self._steps.pop(key, None)
         return None if steps is None else f"[{','.join(steps)}]"
 
-    def _hiding(self, key: Hashable, call: ToolCall) -> Redaction:
+    def _output_redaction(self, key: Hashable, call: ToolCall) -> Redaction:
         """Return the redaction of a call's output, which may repeat its arguments."""
         redaction = self.redaction(call)
         harmless = key not in self._secretive and self._calls.find(key) is not None

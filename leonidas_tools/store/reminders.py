@@ -75,7 +75,7 @@ class ReminderTable:
         Raises:
             StoreError: The reminder cannot be read.
         """
-        found = await self._fetch(select(reminders).where(*_one(user, reminder_id)))
+        found = await self._fetch(select(reminders).where(*_conditions_of(user, reminder_id)))
         return found[0] if found else None
 
     async def coming(self, user: str | None) -> list[Reminder]:
@@ -94,7 +94,7 @@ class ReminderTable:
             StoreError: The reminder cannot be written.
         """
         async with self._database.writing() as connection:
-            where = _one(user, reminder_id)
+            where = _conditions_of(user, reminder_id)
             found = await _read(connection, select(reminders).where(*where))
             await connection.execute(delete(reminders).where(*where))
         return found[0] if found else None
@@ -117,7 +117,7 @@ class ReminderTable:
             StoreError: The reminder cannot be written.
         """
         async with self._database.writing() as connection:
-            where = _one(user, reminder_id)
+            where = _conditions_of(user, reminder_id)
             values = {"due": due, "untold": None, "updated": time.time()}
             await connection.execute(update(reminders).where(*where).values(values))
             found = await _read(connection, select(reminders).where(*where))
@@ -199,7 +199,7 @@ class ReminderTable:
             return await _read(connection, query)
 
 
-def _one(user: str | None, reminder_id: str) -> tuple[ColumnElement[bool], ...]:
+def _conditions_of(user: str | None, reminder_id: str) -> tuple[ColumnElement[bool], ...]:
     return reminders.c.user == owner_of(user), reminders.c.id == reminder_id
 
 

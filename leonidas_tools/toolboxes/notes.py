@@ -64,7 +64,7 @@ class NoteTools:
         """
         keeper, user = _keeper(ctx.session), user_of(ctx.session)
         text = _check_text(text, self._settings)
-        title = _one_line(title or "") or _beginning(text, _MAX_TITLE_LENGTH)
+        title = _one_line(title or "") or _truncate(text, _MAX_TITLE_LENGTH)
         with _convert_errors():
             note = await keeper.create(user, title=title, text=text, tags=_tags(tags))
         ctx.undo(keeper.delete, user, note.id)
@@ -80,7 +80,7 @@ class NoteTools:
         with _convert_errors():
             note = await _keeper(ctx.session).read(user_of(ctx.session), note_id)
         note = _require(note, note_id)
-        spoken = _beginning(note.text, _MAX_SPOKEN_LENGTH)
+        spoken = _truncate(note.text, _MAX_SPOKEN_LENGTH)
         return _result(note, say("note_read", title=note.title, text=spoken))
 
     @tool(category="storage", effect="idempotent", tags=["notes"])
@@ -239,7 +239,7 @@ def _tags(tags: Sequence[str] | None) -> list[str]:
     return sorted({each for each in plain if each})
 
 
-def _beginning(text: str, most: int) -> str:
+def _truncate(text: str, most: int) -> str:
     """Return the beginning of a text, cut between words; only the first line for a title."""
     if most == _MAX_TITLE_LENGTH:
         text = text.partition("\n")[0]
@@ -255,7 +255,7 @@ def _result(note: Note, speech: str) -> ToolResult:
 
 
 def _short(note: Note) -> dict[str, Any]:
-    return {**_times(note), "text": _beginning(note.text, _MAX_EXCERPT_LENGTH)}
+    return {**_times(note), "text": _truncate(note.text, _MAX_EXCERPT_LENGTH)}
 
 
 def _times(note: Note) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def find_toolbox(name: str, folders: Sequence[Path] = ()) -> Toolbox:
 money.'
     """
     if name in OWN_TOOLBOXES:
-        return _own(name)
+        return _find_own(name)
     if name.endswith(".py") or "/" in name:
         raise RegistryError(
             f"{name!r} is a file, and a toolbox is named as it is imported: write "
@@ -180,7 +180,7 @@ def _find_undecorated(modules: Iterable[ModuleType]) -> list[str]:
     return [name for name in plain if name not in used]
 
 
-def _own(name: str) -> Toolbox:
+def _find_own(name: str) -> Toolbox:
     """Return a toolbox of this package; if packages are missing, raise an error with the extra."""
     extra = OWN_TOOLBOXES[name]
     try:

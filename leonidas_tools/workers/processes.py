@@ -87,10 +87,10 @@ def why_not_portable(function: Callable[..., Any]) -> str | None:
     name, module = named.__qualname__, getattr(named, "__module__", None)
     if "<lambda>" in name or "<locals>" in name:
         return say("not_portable_nested", name=name)
-    return _why_no_main() if module == "__main__" else None
+    return _main_problem() if module == "__main__" else None
 
 
-def _why_no_main() -> str | None:
+def _main_problem() -> str | None:
     """Return why another process cannot import the main script; `None` if it can."""
     main = main_script()
     if main is None:

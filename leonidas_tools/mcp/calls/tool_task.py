@@ -142,7 +142,7 @@ class ToolTask:
         try:
             while True:
                 state = state or await self._state(client)
-                await self._tell(state, on_progress)
+                await self._report_progress(state, on_progress)
                 if state.status in _ENDED:
                     return await self._final_result(request, state)
                 result = await request.wait(state)
@@ -203,7 +203,7 @@ class ToolTask:
         failed = state.status == "failed"
         return result.model_copy(update={"is_error": True}) if failed else result
 
-    async def _tell(self, state: TaskState, on_progress: OnProgress) -> None:
+    async def _report_progress(self, state: TaskState, on_progress: OnProgress) -> None:
         said, self._said = self._said, state.status_message
         if state.status not in _ENDED and state.status_message not in (None, said):
             await on_progress(None, None, state.status_message)

@@ -93,7 +93,7 @@ class Elicitation:
             details={"server": self._server, "message": clean(message)},
             answered=asyncio.get_running_loop().create_future(),
             schema=schema if fields else None,
-            validate=_by_title(fields, validator),
+            validate=_accept_titles(fields, validator),
         )
 
     def _page_inquiry(self, params: mcp_types.ElicitRequestURLParams) -> Inquiry:
@@ -138,7 +138,7 @@ def _close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**asked, "additionalProperties": False}
 
 
-def _by_title(
+def _accept_titles(
     fields: Mapping[str, Any], validate: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     """Accept the title of an option instead of its value: a user says "Red", not "r"."""

@@ -50,12 +50,12 @@ class ToolDefinition:
     @property
     def fingerprint(self) -> str:
         """Return a fingerprint that does not depend on the order of keys."""
-        canonical = json.dumps(_in_order(self.to_json()), sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(_sort_lists(self.to_json()), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def changed_from(self, other: ToolDefinition) -> list[str]:
         """Return the names of the fields that differ."""
-        before, now = _in_order(other.to_json()), _in_order(self.to_json())
+        before, now = _sort_lists(other.to_json()), _sort_lists(self.to_json())
         return [field for field in now | before if now.get(field) != before.get(field)]
 
     def to_json(self) -> dict[str, Any]:
@@ -268,15 +268,15 @@ def _parse_definition(said: Mapping[str, Any]) -> ToolDefinition:
     return described
 
 
-def _in_order(value: Any) -> Any:
+def _sort_lists(value: Any) -> Any:
     """Return a value with its unordered lists sorted: some servers shuffle them."""
     if isinstance(value, Mapping):
         return {
             key: sorted(inner, key=str)
             if key == "required" and isinstance(inner, list)
-            else _in_order(inner)
+            else _sort_lists(inner)
             for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [_in_order(inner) for inner in value]
+        return [_sort_lists(inner) for inner in value]
     return value

@@ -71,9 +71,9 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
     Raises:
         ToolError: The pattern is not a regular expression, or the glob is invalid.
     """
-    if not _can_be_given(wanted.glob):
+    if not _is_valid_argument(wanted.glob):
         raise _bad_glob(wanted.glob)
-    if not _can_be_given(wanted.pattern):
+    if not _is_valid_argument(wanted.pattern):
         raise _bad_pattern(wanted.pattern, "it has characters that no text can contain")
     if shutil.which("rg") is None:  # else ripgrep decides, whose syntax differs
         try:
@@ -98,7 +98,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
         if len(places) <= wanted.most:
             said = (await errors).decode(errors="replace")
             if await process.wait() not in (0, 1) and not places and said:
-                raise _wrong(wanted, said.strip().splitlines())
+                raise _build_error(wanted, said.strip().splitlines())
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -165,7 +165,7 @@ async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
     await process.communicate()
 
 
-def _can_be_given(word: str) -> bool:
+def _is_valid_argument(word: str) -> bool:
     """Return whether the system can pass a word to a program."""
     try:
         return b"\0" not in os.fsencode(word)
@@ -173,7 +173,7 @@ def _can_be_given(word: str) -> bool:
         return False
 
 
-def _wrong(wanted: Search, lines: Sequence[str]) -> ToolError:
+def _build_error(wanted: Search, lines: Sequence[str]) -> ToolError:
     """Return the error for the messages of ripgrep: a bad glob or a bad pattern."""
     if "parsing glob" in lines[-1]:
         return _bad_glob(wanted.glob)

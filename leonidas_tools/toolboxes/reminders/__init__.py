@@ -101,7 +101,7 @@ class ReminderTools:
             message = say("no_reminders")
             return ToolResult.no_results(message, speech=message)
         listed = "; ".join(
-            say("listed_reminder", title=each.title, when=self._when(each))
+            say("listed_reminder", title=each.title, when=self._format_time(each))
             for each in coming[:_MAX_SPOKEN]
         )
         if len(coming) == 1:
@@ -161,11 +161,11 @@ class ReminderTools:
 
     def _result(self, reminder: Reminder, key: str, phrase: str) -> ToolResult:
         language = language_of(phrase)
-        when = self._when(reminder, language)
+        when = self._format_time(reminder, language)
         speech = say_in(language, key, when=when, title=reminder.title)
         return ToolResult(result=self._describe(reminder), speech=speech)
 
-    def _when(self, reminder: Reminder, language: Language = "en") -> str:
+    def _format_time(self, reminder: Reminder, language: Language = "en") -> str:
         moment = datetime.fromtimestamp(reminder.due or reminder.at, UTC)
         return spoken_time(moment, datetime.now(UTC), self._zone, language)
 

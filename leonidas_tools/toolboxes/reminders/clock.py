@@ -133,7 +133,7 @@ class ReminderClock:
 
     async def _fire(self, reminder: Reminder, now: float) -> None:
         """Record that a reminder fires, and start its delivery."""
-        following = _following(reminder, now)
+        following = _next_time(reminder, now)
         at = reminder.at if following is None else following
         if await self._keeper.fire(reminder, at=at, due=following):
             task = asyncio.create_task(
@@ -158,7 +158,7 @@ class ReminderClock:
         self._notices.tell(call, result)
 
 
-def _following(reminder: Reminder, now: float) -> float | None:
+def _next_time(reminder: Reminder, now: float) -> float | None:
     """Return the next time of a firing reminder, and skip past times; `None` if there is none."""
     if not reminder.rrule:
         return None

@@ -293,7 +293,7 @@ class _PhraseReading:
         if is_counted and (match := self.take(phrases.NAMED_MONTH)):
             month = _month(match["name"]) if match["name"] else int(match["month"])
             year = int(match["year"]) if match["year"] else None
-            return _coming(first, year, month, 1)
+            return _next_date(first, year, month, 1)
         return None
 
     def _weekday(self, today: date) -> bool:
@@ -347,7 +347,7 @@ class _PhraseReading:
                     raise UnreadableTimeError(str(day))
                 self.rule = [f"FREQ=MONTHLY;BYMONTHDAY={day}"]
                 return False
-            self.day = _coming(today, year, month, day)
+            self.day = _next_date(today, year, month, day)
             self.rolls = False
             return True
         return False
@@ -645,7 +645,7 @@ def _build_date(year: int, month: int, day: int) -> date:
         raise UnreadableTimeError(f"{year}-{month}-{day}") from error
 
 
-def _coming(today: date, year: int | None, month: int | None, day: int) -> date:
+def _next_date(today: date, year: int | None, month: int | None, day: int) -> date:
     """Return a date; if the year or the month is missing, return the next such date."""
     if year is not None and month is not None:
         return _build_date(year, month, day)

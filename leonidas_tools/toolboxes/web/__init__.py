@@ -84,7 +84,7 @@ class WebTools:
             async with asyncio.timeout(self._settings.timeout), self._searches:
                 found = await search(query, self._settings)
         except TimeoutError:
-            raise _too_slow() from None
+            raise _timeout_error() from None
         hits = [
             {"title": _line(each.title), "url": each.url, "excerpt": _line(each.excerpt)}
             for each in found
@@ -112,7 +112,7 @@ class WebTools:
             async with asyncio.timeout(self._settings.timeout):
                 page, found = await self._read(url, start + most + 1)
         except TimeoutError:
-            raise _too_slow() from None
+            raise _timeout_error() from None
         text = without_unseen(utf8_text(found["text"]))
         if not text.strip():
             message = say("web_no_text")
@@ -150,7 +150,7 @@ class WebTools:
         """
         name, address = _line(name), str(checked(url))
         keeper, user = _keeper(ctx), user_of(ctx.session)
-        known = next((each for each in await _bookmarks(ctx) if _same(each.title, name)), None)
+        known = next((each for each in await _bookmarks(ctx) if _is_same(each.title, name)), None)
         if known is None:
             made = await keeper.create(user, title=name, text=address, tags=[_BOOKMARK])
             ctx.undo(keeper.delete, user, made.id)
@@ -168,7 +168,7 @@ class WebTools:
         """
         kept = {each.title: each for each in await _bookmarks(ctx)}
         wanted = _line(name)
-        title = next((each for each in kept if _same(each, wanted)), None) or closest(
+        title = next((each for each in kept if _is_same(each, wanted)), None) or closest(
             wanted, list(kept)
         )
         if title is None:
@@ -176,7 +176,7 @@ class WebTools:
                 say("web_no_bookmark", name=wanted),
                 status="not_found",
                 reason_code="unknown_bookmark",
-                valid_options=_most_like(wanted, list(kept)),
+                valid_options=_find_similar(wanted, list(kept)),
             )
         address = str(checked(kept[title].text))
         if self._settings.browser:
@@ -223,7 +223,7 @@ def _kind_of(page: Fetched) -> str:
     raise ToolError(message, status="failed", reason_code="no_text")
 
 
-def _most_like(name: str, names: Sequence[str]) -> list[str]:
+def _find_similar(name: str, names: Sequence[str]) -> list[str]:
     """Return the names most similar to a name, the most similar first."""
     from rapidfuzz import process, utils
 
@@ -258,7 +258,7 @@ async def _bookmarks(ctx: ToolContext) -> Sequence[Note]:
     return found.notes
 
 
-def _same(title: str, name: str) -> bool:
+def _is_same(title: str, name: str) -> bool:
     return title.casefold() == name.casefold()
 
 
@@ -267,7 +267,7 @@ def _line(text: str) -> str:
     return without_unseen(" ".join(utf8_text(text).split()))[:_MAX_LINE_LENGTH]
 
 
-def _too_slow() -> ToolError:
+def _timeout_error() -> ToolError:
     return ToolError(say("web_too_slow"), status="timeout", retryable=True, reason_code="too_slow")
 
 
