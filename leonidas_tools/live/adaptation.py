@@ -33,7 +33,7 @@ class Adaptation:
     ==============================  ================================================================
     NON_BLOCKING                    BLOCKING: the model waits, and gets no interim responses
     BLOCKING                        NON_BLOCKING; its response is scheduled INTERRUPT unless it sets
-                                    another: the model must not speak on without it for long
+                                    another: the model must not speak for long without it
     scheduling                      none
     interim responses               none
     `parameters_json_schema`        `parameters`, in the subset of OpenAPI
@@ -114,8 +114,8 @@ class Adaptation:
         names = ", ".join(left_out)
         self._warn_once(f"does not read {names} in a response: left out")
         content = response.response or {}
-        told = self._wording().text("media_unread", types=names)
-        changed = {**content, "message": " ".join(filter(None, [content.get("message"), told]))}
+        note = self._wording().text("media_unread", types=names)
+        changed = {**content, "message": " ".join(filter(None, [content.get("message"), note]))}
         return response.model_copy(update={"response": changed, "parts": kept or None})
 
     def _tool(self, tool: types.Tool) -> types.Tool:

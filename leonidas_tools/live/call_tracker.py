@@ -43,7 +43,7 @@ class LiveCall:
     confirmed: bool = False  # that message has surely arrived
     inputs_before: int = -1  # count of `note_user_input` when the answer was sent
     settled: bool = False  # nothing more is sent for this call
-    alone: bool = False  # its answer needs a message of its own
+    alone: bool = False  # its response needs a separate message
     deliveries: int = 0  # number of times the answer was sent
     refusals: int = 0  # number of connections closed, perhaps because of its answer
     replaced: bool = False  # a failure replaced an answer that could not be sent

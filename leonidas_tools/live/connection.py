@@ -104,7 +104,7 @@ class Connection:
         await message(self._session)
 
     async def receive(self, receiver: Receiver) -> None:
-        """Pass on the messages in order until the connection closes.
+        """Yield the messages in order until the connection closes.
 
         Raises:
             google.genai.errors.APIError: The connection is closed; its code says why.

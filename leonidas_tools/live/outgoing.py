@@ -195,13 +195,13 @@ class OutgoingScheduler:
         silent = all(_late_scheduling(part) is ToolScheduling.SILENT for part in parts)
         if not silent:
             state.turn.model_spoke(now)
-        told = [
+        outcomes = [
             state.adaptation.outcome(answer)
             for part in parts
             if (answer := part.part.function_response) is not None
         ]
         heading = wording_of(state.source).text("late_outcomes")
-        return outcomes_message(told, state.profile, heading=heading, silent=silent)
+        return outcomes_message(outcomes, state.profile, heading=heading, silent=silent)
 
     def _next_input(self) -> Message | None:
         state = self._state

@@ -188,7 +188,7 @@ class ConversationRunner:
         await asyncio.wait({receiving}, timeout=_ARRIVAL_SECONDS)
 
     async def _send(self, link: connection.Connection) -> None:
-        """Send what is queued, until nothing is left or another connection is wanted."""
+        """Send the queued messages, until the queue is empty or another connection is needed."""
         changed = self._state.changed
         while True:
             changed.clear()

@@ -112,7 +112,7 @@ def _set_voice(speech: types.SpeechConfig | None, voice: str) -> types.SpeechCon
 def fit_config(
     config: types.LiveConnectConfig, profile: ModelProfile, *, transcribed: bool
 ) -> types.LiveConnectConfig:
-    """Return the user's configuration, completed and without what the model refuses.
+    """Return the user's configuration, completed, and without fields that the model refuses.
 
     Args:
         config: The configuration of the user, which has precedence.
@@ -165,7 +165,7 @@ def _replacements(config: types.LiveConnectConfig, profile: ModelProfile) -> dic
 def _thinking(
     given: types.ThinkingConfig | None, levels: Sequence[str], model: str
 ) -> types.ThinkingConfig | None:
-    """Return the thinking configuration with one of the levels, or none if there are none."""
+    """Return the thinking configuration with one of the supported levels, if there are any."""
     if not levels:
         if given is not None:
             logger.warning("The model (%s) takes no thinking configuration: left out", model)

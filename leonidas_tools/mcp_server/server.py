@@ -138,14 +138,14 @@ class ToolServer:
 
     def _record_unknown(self, call: ServedCall) -> MCPError:
         """Record the call like any other, and return an error with the closest name."""
-        told = ToolCall(
+        unknown_call = ToolCall(
             name=call.name,
             id=call.id,
             called_as=call.name,
             session=call.session,
             number=next(call.session.numbers),
         )
-        self._tools.executor.end_unstarted(told, self._tools.executor.unknown(told))
+        self._tools.executor.end_unstarted(unknown_call, self._tools.executor.unknown(unknown_call))
         like = closest(call.name, (tool.name for tool in self._offered.listed()), limit=1)
         message = join(
             say("mcp_serve_unknown_tool", tool=call.name[:_MAX_NAME_CHARACTERS]),

@@ -180,7 +180,7 @@ class BoundedConnection(H11Protocol):
         return event
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Switch to the WebSocket protocol, which has limits of its own."""
+        """Switch to the WebSocket protocol, which has separate limits."""
         self._is_upgraded = True
         super().handle_websocket_upgrade(event)
 
@@ -239,7 +239,7 @@ class BoundedConnection(H11Protocol):
 
     def _make_room(self) -> None:
         others = [c for c in self.connections if isinstance(c, BoundedConnection) and c is not self]
-        same = [other for other in others if other._address == self._address]  # noqa: SLF001 - of its own kind
+        same = [other for other in others if other._address == self._address]  # noqa: SLF001 - the same class
         if len(same) >= _MAX_OF_ADDRESS:
             self.transport.abort()
             return

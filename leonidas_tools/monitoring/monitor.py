@@ -36,7 +36,7 @@ _log = visible_logger(__name__)
 
 _START = EventKind.START
 _COUNTED = frozenset({_START, EventKind.WAIT, EventKind.RETRY, EventKind.FALLBACK})
-"""Kinds of events that are counted, besides those that end a call."""
+"""Kinds of events that are counted, in addition to the ends of calls."""
 _MAX_WAITING = 16
 """Most events counted at once; few, since one call waits until they are counted."""
 _MAX_WAIT_SECONDS = 0.1

@@ -317,7 +317,7 @@ def _record(call: ToolCall, decision: str, rule: Rule) -> None:
 
 
 def stop_if_taken_back(call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-    """Run the call, unless the user has said no while the approved call waited for others."""
+    """Run the call, unless the user has withdrawn the approval while the call was waiting."""
     desk = call.session.find(Approvals)
     if desk is not None and desk.is_taken_back(current().call.number):
         return answered(wording.denied(call.name, "contradicted"))

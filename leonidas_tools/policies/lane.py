@@ -96,7 +96,7 @@ class Lane:
         self._lanes = lanes
         self._calls: OrderedDict[Turn, None] = OrderedDict()  # in the order of arrival
         self._inside: OrderedDict[Turn, None] = OrderedDict()
-        self._writes: OrderedDict[Turn, None] = OrderedDict()  # those that wait
+        self._writes: OrderedDict[Turn, None] = OrderedDict()  # waiting writes
 
     @property
     def holder(self) -> Turn | None:
@@ -224,7 +224,7 @@ class Lanes:
 class InLane:
     """Runs a call when its lane admits it.
 
-    A tool that calls another tool of its own lane is in it already and does not wait for itself.
+    A tool that calls another tool of the same lane already holds it, and does not wait for itself.
     """
 
     name: str

@@ -55,11 +55,11 @@ _ENDS = ".!?…:;,\u3002\uff01\uff1f"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultBudget:
-    """Limits a result, keeps it valid JSON, and states what was left out.
+    """Limits a result, keeps it valid JSON, and states the omissions.
 
-    A long text gets one or two sentences to speak, unless the tool has set them. The texts beside
-    the value count too: the message, the hint, the options and the speech. They may use half of the
-    limit, or all that the value leaves if this is more.
+    A long text gets one or two sentences to speak, unless the tool has set them. The other
+    texts of the result count too: the message, the hint, the options and the speech. They may use
+    half of the limit, or the rest that the value leaves if this is more.
     """
 
     max_bytes: int  # of its JSON, with all but ASCII escaped: four bytes make a token
@@ -109,7 +109,7 @@ class ResultBudget:
             return None
 
     def _words_cut(self, result: ToolResult, size: int) -> ToolResult:
-        """Return the result with the texts beside its value cut to the available length."""
+        """Return the result with its other texts cut to the available length."""
         available = max(self.max_bytes - size, self.max_bytes // 2)
         if _length_of_words(result) <= available:
             return result
@@ -137,7 +137,7 @@ class ResultBudget:
 
 
 def _length_of_words(result: ToolResult) -> int:
-    """Return the length of the texts and options beside the value."""
+    """Return the length of the texts and options, without the value."""
     options = None if result.valid_options is None else list(result.valid_options)
     texts = (result.message, result.retry_hint, result.speech)
     of_texts = sum(length(str.__str__(each)) for each in texts if each is not None)

@@ -1,4 +1,4 @@
-"""Run each call in a task beside the stream, and yield its response when it is ready."""
+"""Run each call concurrently with the stream, and yield its response when it is ready."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class _Calls:
         new = sinks is None
         if sinks is None:
             sinks = self._held[executor] = executor.with_sinks(self._sinks)
-            stream.leave()  # a tool may read a stream of its own
+            stream.leave()  # a tool may read its own stream
         invocation = executor.start(call, self._end, sinks)
         self._running[call.id or call.trace_id] = invocation
         return executor if new else None

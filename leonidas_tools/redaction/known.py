@@ -31,7 +31,7 @@ _PERCENT = re.compile("%[0-9A-F]{2}")
 class KnownSecrets:
     """Masks known texts in keys and values of plain JSON.
 
-    A secret of at least six characters is masked wherever it occurs: as it is, escaped as in JSON
+    A secret of at least six characters is masked wherever it occurs: unchanged, escaped as in JSON
     or a URL, in Base64, also within longer Base64, and in hexadecimal. A shorter one is masked only
     as a whole word. A number is masked if it is a secret.
 
@@ -82,7 +82,7 @@ class KnownSecrets:
         return text
 
     def are_in(self, data: bytes) -> bool:
-        """Return whether any secret occurs in the bytes as it is."""
+        """Return whether any secret occurs unchanged in the bytes."""
         return any(text.encode("utf-8", "surrogatepass") in data for text in self.texts)
 
     @functools.cached_property
@@ -169,9 +169,9 @@ def together(parts: Collection[KnownSecrets]) -> KnownSecrets:
 
 
 def _whole_word_pattern(text: str) -> str:
-    """Return a pattern for a text without digits, or letters and digits, directly beside it."""
-    beside = r"\d" if text.isdigit() else r"[^\W_]"
-    return f"(?<!{beside}){re.escape(text)}(?!{beside})"
+    """Return a pattern for a text that has no digit, or no letter or digit, next to it."""
+    adjacent = r"\d" if text.isdigit() else r"[^\W_]"
+    return f"(?<!{adjacent}){re.escape(text)}(?!{adjacent})"
 
 
 def _forms_of(text: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ _DEEPEST = 64
 
 
 class Masking:
-    """Masks the secrets of one call in what its tool returns, raises and reports.
+    """Masks the secrets of one call in its tool's results, errors and progress.
 
     Args:
         known: The texts that are secret.

@@ -1,4 +1,4 @@
-"""Mask what looks like a secret in texts: keys, passwords in addresses, `password=…`."""
+"""Mask likely secrets in texts: keys, passwords in addresses, `password=…`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _SAYS_NOTHING = frozenset({"true", "false", "null", "none", MASK, ""})
 
 
 def redact_text(text: str) -> str:
-    """Mask what looks like a key, a password in an address, or `password=…`.
+    """Mask likely keys, passwords in addresses, and `password=…`.
 
     Example:
         >>> redact_text("psql postgresql://ana:hunter2@db/shop failed, token=abcdef")

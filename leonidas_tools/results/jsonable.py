@@ -102,7 +102,7 @@ class Conversion:
         self._lists = lists
         self._foreign = foreign
         self.formless: str | None = None
-        """The type of a part that has neither a JSON form nor a text of its own."""
+        """The type of a part that has neither a JSON form nor a text."""
         self.is_short = False
         """True if items were left out, since there were too many lists and objects."""
         self.media: list[Attachment] = []

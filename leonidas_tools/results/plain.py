@@ -108,7 +108,7 @@ class Measured(NamedTuple):
     cut: bool
     length: int
     formless: str | None = None
-    """The type of a part that has neither a JSON form nor a text of its own."""
+    """The type of a part that has neither a JSON form nor a text."""
     media: Sequence[Attachment] = ()
 
 

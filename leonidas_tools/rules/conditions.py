@@ -63,7 +63,7 @@ class _Unreadable:
 
 
 class Incomplete(str):
-    """A text that stands for more than it says: a condition that it does not meet is in doubt."""
+    """A text that may expand to more: a condition that it does not meet is in doubt."""
 
     __slots__ = ()
 
@@ -127,7 +127,7 @@ def values_at(arguments: Any, steps: Sequence[str], *, parts: bool = True) -> Se
 
 def _select(value: Any, step: str, *, parts: bool) -> Sequence[Any]:
     if type(value) is dict or isinstance(value, Mapping):
-        if step == _ANY:  # even if a key is `*`: it must not hide the values beside it
+        if step == _ANY:  # even if a key is `*`: it must not hide the other values
             return _add_parts(list(value.values())) if parts else list(value.values())
         return [value[step]] if step in value else []
     if isinstance(value, list | tuple):
@@ -225,8 +225,10 @@ def _is_described(
         return schema is not False
     if next(looks, None) is None:
         return False
-    beside = [*_subschemas(schema, root)]
-    if any(part is None or _is_described(part, steps, root, left - 1, looks) for part in beside):
+    subschemas = [*_subschemas(schema, root)]
+    if any(
+        part is None or _is_described(part, steps, root, left - 1, looks) for part in subschemas
+    ):
         return True
     if _leads_into_items(schema, steps[0]):  # a name applies to each item, as in `values_at`
         return any(_is_described(item, steps, root, left - 1, looks) for item in _items(schema))
@@ -234,7 +236,7 @@ def _is_described(
     if said is not None:
         return any(_is_described(inner, steps[1:], root, left - 1, looks) for inner in said)
     # `*` selects a plain value itself.
-    return steps == (_ANY,) if _is_plain(schema) else not beside
+    return steps == (_ANY,) if _is_plain(schema) else not subschemas
 
 
 def _subschemas(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
@@ -417,7 +419,7 @@ def _in_one_script(word: re.Match[str]) -> str:
 
 
 def _check_of(key: str, wanted: Any) -> tuple[_Check, Any]:
-    """Return a check and what it compares with, which is prepared once."""
+    """Return a check and its operand, which is prepared once."""
     if key == "equals" and type(wanted) is str:
         return _is_equal_text, (wanted, _reads_as(wanted))
     if key == "matches":

@@ -45,7 +45,7 @@ class Verdict:
 
 @record
 class Circumstances:
-    """The facts about a call that rules use besides its tool."""
+    """The facts about a call, other than its tool, that rules use."""
 
     arguments: Mapping[str, Any]
     mode: Mode

@@ -121,7 +121,7 @@ def _call_in_thread(function: Callable[..., Any], bind: Bind, workers: Workers) 
 
 
 async def _collect(values: AsyncGeneratorType[Any, Any]) -> list[Any]:
-    """Return what an async generator yields that a function has returned."""
+    """Return the values of an async generator that a function has returned."""
     found: list[Any] = []
     async with aclosing(values):
         async for value in values:

@@ -43,7 +43,7 @@ Serve: TypeAlias = "Callable[[ToolboxHost], Coroutine[Any, Any, None]]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reach:
-    """What the tools of a toolbox can reach.
+    """The resources that the tools of a toolbox can reach.
 
     Args:
         writes: The folders where they read and write.
@@ -80,7 +80,7 @@ class Reach:
 
 
 def reach_of(toolbox: Toolbox, own: BaseModel, opened: OpenedRoots) -> Reach:
-    """Return what the tools of a toolbox can reach with these settings."""
+    """Return the resources that the tools of a toolbox can reach with these settings."""
     is_writable = getattr(own, "writable", True)
     found: dict[bool, list[str]] = {True: [], False: []}
     for setting, root in opened.opened:
@@ -98,7 +98,7 @@ def reach_of(toolbox: Toolbox, own: BaseModel, opened: OpenedRoots) -> Reach:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _BuiltToolbox:
-    """The tools of a toolbox, and the coroutine function that runs beside them."""
+    """The tools of a toolbox, and the coroutine function that runs concurrently with them."""
 
     tools: Sequence[AnyTool]
     serve: Serve | None
@@ -235,7 +235,7 @@ class Toolboxes:
         return tools
 
     def reaches(self) -> Mapping[str, Reach]:
-        """Return what the tools of each loaded toolbox can reach, by its name."""
+        """Return the resources that the tools of each loaded toolbox can reach, by toolbox name."""
         return {name: loaded.built.reach for name, loaded in self._loaded.items()}
 
     def warnings(self, settings: Settings) -> list[Finding]:
@@ -260,7 +260,7 @@ class Toolboxes:
     def _check_roots(
         self, index: int, settings: Settings, built: Mapping[str, _BuiltToolbox]
     ) -> None:
-        """Raise `ToolboxError` for a root that holds what rules the runtime, or leaves another."""
+        """Raise `ToolboxError` for a root that controls the runtime, or leaves another root."""
         name = settings.toolboxes[index].name
         others = [root for each in built.values() for _, root in each.roots]
         problem = refused_root(settings, self._settings.path, built[name].roots, others)
@@ -321,9 +321,9 @@ class Toolboxes:
     def _folders(self) -> list[Path]:
         """Return the folder of the settings file and the working directory."""
         file = self._settings.path
-        beside = [] if file is None else [file.resolve().parent]
+        folders = [] if file is None else [file.resolve().parent]
         here = Path.cwd()
-        return [*beside, *([] if here in beside else [here])]
+        return [*folders, *([] if here in folders else [here])]
 
     def _drop(self, names: Sequence[str]) -> None:
         for name in names:

@@ -515,7 +515,7 @@ def _in_bubblewrap(  # noqa: PLR0913 - each argument is a part of the command li
     directory: str,
     temporary_bytes: int | None,
 ) -> list[str]:
-    """Return the command line that runs `argv` in namespaces of its own."""
+    """Return the command line that runs `argv` in its own namespaces."""
     line = [program, "--unshare-all", "--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY]
     line += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     line += ["--seccomp", str(SECCOMP_FD), "--json-status-fd", str(STATUS_FD)]

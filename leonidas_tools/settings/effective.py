@@ -183,7 +183,7 @@ def effect_of(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
 def after_untrusted_of(
     tool: AnyTool, settings: ToolConfiguration, policies: PolicySettings
 ) -> AfterUntrusted | None:
-    """Return what happens to the tool's calls in a session that has read untrusted content.
+    """Return the handling of the tool's calls in a session that has read untrusted content.
 
     `None` leaves it to the mode of the session: `ask`, and `deny` in the mode `autonomous`.
     """
@@ -193,7 +193,7 @@ def after_untrusted_of(
 
 
 def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:
-    """Return what happens to a running call when it is cancelled."""
+    """Return the handling of a running call that is cancelled."""
     stated = settings.on_cancel or tool.metadata.on_cancel
     if stated is not None:
         return stated

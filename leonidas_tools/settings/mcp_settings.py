@@ -220,8 +220,8 @@ class MCPServerSettings(MaskedSettings):
         """Return the secret values that the server gets, which its tools must not return."""
         query = {} if self.url is None else dict(parse_qsl(urlsplit(self.url).query))
         named = {"env": self.env, "headers": self.headers, "query": query}
-        told = {"args": self.args, "url": self.url}
-        found = [*secrets_in(named, self._hidden), *secrets_in(told, self._hidden)]
+        unnamed = {"args": self.args, "url": self.url}
+        found = [*secrets_in(named, self._hidden), *secrets_in(unnamed, self._hidden)]
         found += self._options()
         # Without `Bearer`: a server may return the token without the rest of the header.
         found += [text.rpartition(" ")[2] for text in found]

@@ -218,7 +218,7 @@ class Settings(MaskedSettings):
             variable `LEONIDAS_ENV` overrides it.
         defaults: Settings of all tools, unless a tool overrides them.
         tools: Settings by tool name.
-        toolboxes: Toolboxes to load, by name: a built-in one, a Python file beside this file or in
+        toolboxes: Toolboxes to load, by name: a built-in one, a Python file next to this file or in
             the working directory, an installed entry point or module. The settings of a toolbox
             are below its name.
         mcp_servers: MCP servers by name.

@@ -305,7 +305,7 @@ _SWITCHED_OFF = frozenset({
 
 
 def _decision(rules: Iterable[Rule]) -> tuple[str, list[str]]:
-    """Return what the rules decide about any call, and the names of the rules that apply."""
+    """Return the rules' decision about any call, and the names of the rules that apply."""
     by: list[Rule] = []
     for rule in rules:
         if rule.lifts is not None:

@@ -56,7 +56,7 @@ def _open_folder(value: Any, info: ValidationInfo) -> Root:
 
 
 def _or_workspace(value: Any, info: ValidationInfo) -> Any:
-    """Return the folders; the workspace if there are none."""
+    """Return the folders, by default the workspace."""
     if value is None:
         context = info.context if isinstance(info.context, OpenedRoots) else OpenedRoots()
         return (_open(context.workspace, info, create=True),)

@@ -228,7 +228,7 @@ class ConsentSettings(SettingsModel):
 
     Args:
         consent: Phrases of consent.
-        polite: Phrases that may stand beside a consent.
+        polite: Phrases that may accompany a consent.
         refusal: Phrases that refuse.
         doubt: Phrases that make any answer unclear.
         again: The sentence after a repeated question that tells the user which words count.

@@ -49,7 +49,7 @@ def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
 def differences(before: Settings, after: Settings) -> list[str]:
     """Return the settings that differ: numbers, switches and words with both values.
 
-    Of all else, such as lists, servers and what is a tool's own, only the key is named.
+    Of all other settings, such as lists, servers and custom parameters, only the key is named.
 
     Example:
         >>> from leonidas_tools.settings.load import load
@@ -102,7 +102,7 @@ class _Pair:
 
 
 def _is_displayable(path: Sequence[str], value: Any) -> bool:
-    """Return whether a value says something, and no secret."""
+    """Return whether a value is informative and not secret."""
     if "custom_parameters" in path or is_secret_name(path[-1]):
         return False
     if isinstance(value, str):

@@ -222,7 +222,7 @@ class WatchedSettings:
         return settings
 
     def _add_findings(self, error: ConfigurationError, text: str, path: Path) -> ConfigurationError:
-        """Return an error about wrong keys with what the checks find in the rest of the file."""
+        """Return an error about wrong keys with the findings in the rest of the file."""
         from leonidas_tools.settings.load import configuration_error
         from leonidas_tools.settings.valid_part import valid_part
 

@@ -80,7 +80,7 @@ def _changed_fields(value: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as it is written in YAML."""
+    """Return a value in its YAML form."""
     if isinstance(value, FunctionCall):
         return {each.name: _plain(getattr(value, each.name)) for each in _changed_fields(value)}
     if isinstance(value, Mapping):

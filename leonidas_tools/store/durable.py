@@ -238,7 +238,7 @@ class CallStarts:
         """Return whether a stored call has these arguments; `None` if that is unknown.
 
         Calls with different secrets, or with long arguments that differ at the end, look equal in
-        the store. Only the process that made a call can tell it from them.
+        the store. Only the process that made a call can distinguish it from them.
         """
         if not same_arguments(before.arguments, asked.arguments):
             return False

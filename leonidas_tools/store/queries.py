@@ -83,7 +83,7 @@ class CallsElsewhere:
     Their times say nothing: the clocks of two machines may differ.
     """
 
-    open: Collection[str]  # the ids of those that ran
+    open: Collection[str]  # the ids of the calls that were running
     newest: Mapping[str, float]  # when the newest of each opening began, by its own clock
 
 
@@ -142,9 +142,9 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
 
     They are the session's calls of the tool with this id, and those with any id whose outcome the
     model may not have received: they began elsewhere and have not ended, were cancelled by another
-    process (as when it stops) or by the model (though they went on), ended after `known_until`, or
+    process (as when it stops) or by the model (but they continued), ended after `known_until`, or
     ran after the session began here, whatever the clock of their machine says. With them are the
-    calls that have got the result of one that went on.
+    calls that have received the result of one that continued.
     """
     is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(MAY_HAVE_RUN))
     is_unheard = or_(

@@ -1,4 +1,4 @@
-"""The store: calls, approvals, preferences, and what tools keep for users, across restarts."""
+"""The store: calls, approvals, preferences, and the users' data of tools, across restarts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _OF_APPROVALS = (EventKind.APPROVAL_REQUEST.value, EventKind.APPROVAL_ANSWER.val
 
 
 class Store:
-    """Stores calls, approvals, preferences, and what tools keep for users, without delaying calls.
+    """Stores calls, approvals, preferences, and the users' data of tools, without delaying calls.
 
     Tools keep task lists, notes, memories, reminders and long results.
 
@@ -431,7 +431,7 @@ class Store:
     async def interrupted(self, *, acknowledged: bool = False) -> list[Execution]:
         """Return the calls that were running when their process died, the oldest first.
 
-        They are not run again. Tell a person about those that `may_have_happened`.
+        They are not run again. Inform a person of each that `may_have_happened`.
 
         Args:
             acknowledged: Whether to include calls that a person has acknowledged.

@@ -1,4 +1,4 @@
-"""Find tools in modules, packages, files beside the settings, and entry points."""
+"""Find tools in modules, packages, files next to the settings, and entry points."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def _plain(summary: str, tools: Callable[[], Sequence[AnyTool | Callable[..., An
 
 
 def _import_from(folder: Path, name: str) -> ModuleType:
-    """Import a module from a folder, and nothing else from there; `sys.path` stays as it is."""
+    """Import a module from a folder, and nothing else from there; `sys.path` does not change."""
     home, top = str(folder.resolve()), name.partition(".")[0]
     loaded = sys.modules.get(top)
     if top in sys.stdlib_module_names or (loaded is not None and not _lies_in(loaded, home)):

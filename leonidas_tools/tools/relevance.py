@@ -51,7 +51,7 @@ class Relevance:
                     of_word[name] = weight * rarity
 
     def best(self, said: str) -> list[str]:
-        """Return the tools that match a text, the best first; leave out those that do not."""
+        """Return the tools that match a text, the best first; leave out the others."""
         scores: Counter[str] = Counter()
         for word in _words(said)[-_MAX_WORDS:]:
             matched: dict[str, float] = {}

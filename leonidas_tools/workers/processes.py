@@ -76,7 +76,7 @@ class Target(NamedTuple):
     module: str
     name: str
     is_tool: bool
-    beside: tuple[tuple[str, str], ...]  # the toolboxes beside the settings, with their folders
+    beside: tuple[tuple[str, str], ...]  # the toolboxes next to the settings, with their folders
 
 
 def why_not_portable(function: Callable[..., Any]) -> str | None:
@@ -525,7 +525,7 @@ class Processes:
         return process
 
     def _take_idle(self, target: Target) -> WorkerProcess | None:
-        """Take an idle process, preferably one that has the target; drop those that ended."""
+        """Take an idle process, preferably one that has the target; drop ended processes."""
         for process in [process for process in self._idle if process.is_over]:
             self._idle.remove(process)
             self._drop(process)

@@ -66,7 +66,7 @@ def serve() -> None:
 
 
 class Channel:
-    """The two pipes to the parent, moved away from the standard streams, which tools use."""
+    """The two pipes to the parent, separate from the standard streams, which tools use."""
 
     def __init__(self) -> None:
         self._inbox, self._outbox = os.dup(0), os.dup(1)

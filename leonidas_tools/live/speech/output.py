@@ -32,7 +32,7 @@ logger = visible_logger(__name__)
 _BYTES_PER_SAMPLE = 2
 _HERTZ = 24_000
 _MIN_HERTZ, _MAX_HERTZ = 8_000, 192_000
-"""Limits of the rates that are changed; at 1 Hz, every sample would become a part of its own."""
+"""Limits of the rates that are changed; at 1 Hz, each sample would become a separate part."""
 _MAX_HERTZ_DIGITS = 6
 _BURST = 16
 _MICROPHONE = "realtime"

@@ -39,7 +39,7 @@ _MAX_DESCRIPTION_LENGTH = 300
 class ResourceTools:
     """Tools that list and read the resources and prompts of a server, if the settings enable them.
 
-    They are listed beside the server's own tools, with the server's name or prefix in their names.
+    They are listed with the server's own tools; their names contain its name or prefix.
     """
 
     def __init__(self, server: str, settings: MCPServerSettings) -> None:
@@ -206,10 +206,10 @@ async def _get_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types
             ) from error
         raise
     said = {"messages": [_message_of_prompt(each) for each in prompt.messages]}
-    beside: list[mcp_types.ContentBlock] = [
+    content: list[mcp_types.ContentBlock] = [
         each.content for each in prompt.messages if each.content.type != "text"
     ]
-    return mcp_types.CallToolResult(content=beside, structured_content=said)
+    return mcp_types.CallToolResult(content=content, structured_content=said)
 
 
 def _message_of_prompt(message: mcp_types.PromptMessage) -> dict[str, str]:

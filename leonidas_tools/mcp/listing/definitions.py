@@ -37,7 +37,7 @@ _SLICE = 64
 _MAX_DESCRIPTION_LENGTH = 65_536
 """Most characters of a description that are used: a description is scanned several times."""
 _MAX_SECONDS = 5.0
-"""Most seconds of CPU time for the definitions of a listing, beside those for each tool."""
+"""Most seconds of CPU time for the definitions of a listing, in addition to those for each tool."""
 _SECONDS_EACH = 0.002
 """Seconds of CPU time for each tool: most take a quarter of it, and more on a busy machine."""
 AnyTool: TypeAlias = Tool[..., Any]
@@ -323,7 +323,7 @@ def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:
     tool changes something on each call. `read_only_hint` overrides all other hints.
     `destructive_hint` and `open_world_hint` are ignored here, because they affect neither
     repetition nor concurrency; an explicit `destructive_hint` makes a tool ask (`policies.risky`).
-    Its default in the protocol is true, which says nothing.
+    Its default in the protocol is true, which carries no information.
 
     Effect and explicit hint are part of a tool's pin, so a server cannot evade a rule or a question
     later. `effect` in the settings overrides a hint that cannot be trusted at all.

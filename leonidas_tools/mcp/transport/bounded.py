@@ -68,7 +68,7 @@ class ResponseBounds:
         message = beginning.removeprefix(_DATA)
         answer = replacement_error(message, end, TOO_LONG, what)
         if answer is None and not is_asked(message):
-            # If a request has a stream of its own, its response needs no id.
+            # If a request has its own stream, its response needs no id.
             answer = replacement_error(b'{"id":0,', b"", TOO_LONG, what)
             self._on_stray(f"answered with {what}")
         return _DATA + (answer or b"")

@@ -36,7 +36,7 @@ _MAX_ITEMS = 10_000
 microseconds, and need 5 kB of memory."""
 _TOO_MANY = f"more than {_MAX_ITEMS:,} entries"
 _MAX_UNSENT = 100
-"""Most answers to the server's requests that wait to be sent. Each waits in a task of its own, and
+"""Most answers to the server's requests that wait to be sent. Each waits in a separate task, and
 a server may send requests faster than it takes the answers."""
 _TOO_FAST = "requests faster than their answers are taken"
 _NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
@@ -179,10 +179,10 @@ class LenientTransport:
 
     def _short(self, message: mcp_types.JSONRPCError) -> mcp_types.JSONRPCError:
         """Return an error with a shortened message; the same object if the message is short."""
-        told = message.error.message
-        if len(told) <= _MAX_REASON_LENGTH:
+        text = message.error.message
+        if len(text) <= _MAX_REASON_LENGTH:
             return message
-        short = self._cut(told, _MAX_REASON_LENGTH)
+        short = self._cut(text, _MAX_REASON_LENGTH)
         error = message.error.model_copy(update={"message": short})
         return message.model_copy(update={"error": error})
 

@@ -86,7 +86,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def start(
         cls, listener: StdioServer, longest_line: int, command: Sequence[str], **options: Any
     ) -> ServerProcess:
-        """Start a command in a process group of its own.
+        """Start a command in its own process group.
 
         Raises:
             OSError: The command cannot be started.
@@ -309,7 +309,7 @@ class Watchdog:
         return {MARK: self._mark}
 
     def watch(self, group: int | None) -> None:
-        """Set the process group to kill; `None` if there is none any more."""
+        """Set the process group to kill; `None` once it has ended."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(f"{group or ''}\n".encode())

@@ -1,4 +1,4 @@
-"""Pin the definitions of tools at first use, and find those that changed since.
+"""Pin the definitions of tools at first use, and find later changes.
 
 Trust on first use: the definitions that a server lists at first are trusted and stored. A tool
 whose definition changes later does not run until the user trusts it (`leonidas mcp trust`). Until

@@ -59,7 +59,7 @@ class FilesSettings(SettingsModel):
 
     Args:
         roots: The folders whose files may be used, relative to the working directory; relative
-            paths of files begin at the first folder. By default, `workspace` beside the settings
+            paths of files begin at the first folder. By default, `workspace` next to the settings
             file, which is made when it is first used.
         writable: Whether files may be written.
         max_file_kilobytes: The maximum size of a file to read or write.

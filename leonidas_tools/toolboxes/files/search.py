@@ -61,7 +61,7 @@ class Search:
         options += ["--ignore-case" if self.ignore_case else "--case-sensitive"]
         # The including glob also matches hidden files; the last matching glob decides.
         options += [f"--glob={self.glob}", "--glob=!.*"] if self.glob else []
-        options += ["--glob=!*\n*"]  # the output could not be told from another path
+        options += ["--glob=!*\n*"]  # the output would be indistinguishable from another path
         return [program, *options, "-e", self.pattern, "--", self.only or "./"]
 
 

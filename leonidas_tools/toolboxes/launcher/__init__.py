@@ -1,4 +1,4 @@
-"""Open programs of the user: only those that the settings name."""
+"""Open the user's programs that the settings name."""
 
 from __future__ import annotations
 
@@ -181,12 +181,12 @@ async def _start(program: ProgramSettings, watch_seconds: float) -> Mapping[str,
         return {"errno": getattr(error, "errno", 0) or 0}
     try:
         async with asyncio.timeout(watch_seconds + _PROGRAM_GRACE_SECONDS):
-            told, _ = await starter.communicate()
+            output, _ = await starter.communicate()
     finally:
         if starter.returncode is None:
             starter.kill()
             await starter.wait()
-    data: dict[str, int] = json.loads(told)
+    data: dict[str, int] = json.loads(output)
     return data
 
 

@@ -146,15 +146,15 @@ class ReminderClock:
     def _announce(self, reminder: Reminder, session: Any, now: float) -> None:
         """Announce a fired reminder in a session of the user."""
         zone = ZoneInfo(reminder.zone)
-        told = _as_json(reminder, reminder.undelivered, now)
-        if told["missed"]:
+        value = _as_json(reminder, reminder.undelivered, now)
+        if value["missed"]:
             moment = datetime.fromtimestamp(reminder.undelivered or now, UTC)
             when = spoken_time(moment, datetime.fromtimestamp(now, UTC), zone)
             speech = say("reminder_missed", when=when, title=reminder.title)
         else:
             speech = say("reminder_due", title=reminder.title)
         call = ToolCall(name="system_reminder", id=f"reminder-{reminder.id}", session=session)
-        result = ToolResult(result=told, message=say("tell_reminder"), speech=speech)
+        result = ToolResult(result=value, message=say("tell_reminder"), speech=speech)
         self._notices.tell(call, result)
 
 

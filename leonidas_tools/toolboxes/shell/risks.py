@@ -19,7 +19,7 @@ _Check: TypeAlias = Callable[[Sequence[Word]], bool]
 
 
 class Effect(Enum):
-    """What a command may do."""
+    """The possible effects of a command."""
 
     READ = "read"
     CHANGE = "change"  # without running another program
@@ -47,7 +47,7 @@ def runs_only_its_commands(script: Script) -> bool:
 
 
 def effect_of(command: Command) -> Effect:
-    """Return what a command may do, by its program and its arguments."""
+    """Return the possible effects of a command, by its program and its arguments."""
     if command.program in _CHANGES:
         return Effect.CHANGE
     words: Sequence[Word] = command.arguments
