@@ -270,7 +270,9 @@ class SimulatedSession:
         bodies = [call.to_wire(first + index) for index, call in enumerate(calls)]
         for body in bodies:
             self._note_call(body, id_sent=self._quirks.call_ids)
-        wire = bodies if self._quirks.call_ids else [_remove_id(body) for body in bodies]
+        wire = bodies
+        if not self._quirks.call_ids:
+            wire = [{key: body[key] for key in body if key != "id"} for body in bodies]
         await self._begin_reply()
         if in_model_turn:
             parts = [{"functionCall": body} for body in wire]
@@ -591,7 +593,9 @@ class SimulatedSession:
         """
 
         def matching_updates() -> list[ContextUpdate]:
-            return [each for each in self._updates if not declaring or declaring in _tools(each)]
+            return [
+                each for each in self._updates if not declaring or declaring in (each.tools or {})
+            ]
 
         what = f" that declares {declaring!r}" if declaring else ""
         await self._until(
@@ -718,10 +722,6 @@ def _audio(chunk: str) -> Message:
     return {"modelTurn": {"role": "model", "parts": [{"inlineData": blob}]}}
 
 
-def _remove_id(body: Message) -> Message:
-    return {key: value for key, value in body.items() if key != "id"}
-
-
 def difference_of(wanted: Any, found: Any, path: str = "response") -> str:
     """Return the first difference from the wanted value; empty if there is none.
 
@@ -745,7 +745,3 @@ def difference_of(wanted: Any, found: Any, path: str = "response") -> str:
 
 def _fits(each: UserInput, kind: str, containing: str) -> bool:
     return kind in {"any", each.kind} and containing.casefold() in each.text.casefold()
-
-
-def _tools(update: ContextUpdate) -> Mapping[str, Any]:
-    return update.tools or {}

@@ -213,10 +213,11 @@ class Recorder:
         return {**self._outcome(result, redaction), "ended": time.time()}
 
     def _outcome(self, result: ToolResult, redaction: Redaction) -> Row:
-        message = result.message
+        message, value = result.message, result.result
+        shown = None if value is None else self._json(value, redaction, self._max_bytes)[0]
         return {
             "status": result.status.value,
-            "result": self._result(result.result, redaction),
+            "result": shown,
             "message": None if message is None else clean(redaction(message)[:_MAX_MESSAGE_LENGTH]),
             "reason": None if result.reason_code is None else name_of(result.reason_code),
         }
@@ -230,9 +231,6 @@ class Recorder:
         redaction = self.redaction(call)
         harmless = key not in self._secretive and self._calls.find(key) is not None
         return redaction if harmless else redaction.hiding(call.arguments)
-
-    def _result(self, value: Any, redaction: Redaction) -> str | None:
-        return None if value is None else self._json(value, redaction, self._max_bytes)[0]
 
     def _json(self, value: Any, redaction: Redaction, max_bytes: int) -> tuple[str, bool]:
         """Return a value as JSON without secrets, and whether it was cut."""

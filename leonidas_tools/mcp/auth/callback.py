@@ -123,7 +123,8 @@ class Callback:
         query = parse_qs(parts.query)
         state = _get_single(query, "state") or ""
         is_repeated = any(len(values) > 1 for values in query.values())  # RFC 6749 allows none
-        is_ours = parts.path == _PATH and self._state and _is_same(state, self._state)
+        is_same = secrets.compare_digest(state.encode(), self._state.encode())
+        is_ours = parts.path == _PATH and self._state and is_same
         if is_repeated or not is_ours:
             return "400 Bad Request", "This is not part of a login in progress."
         if self._result.done():
@@ -142,7 +143,3 @@ class Callback:
 def _get_single(query: dict[str, list[str]], name: str) -> str | None:
     values = query.get(name)
     return values[0] if values else None
-
-
-def _is_same(one: str, other: str) -> bool:
-    return secrets.compare_digest(one.encode(), other.encode())

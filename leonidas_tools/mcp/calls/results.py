@@ -44,7 +44,8 @@ def to_result(answer: CallToolResult) -> ToolResult:
         return ToolResult(result=text if structured is None else structured)
     media, too_long = _media(rest)
     value = text if structured is None else _remove_data(structured, _data(rest))
-    return ToolResult(result=_add_resources(value, _resources(rest)), media=media, message=too_long)
+    resources = [_resource(each) for each in rest if each.type in {"resource_link", "resource"}]
+    return ToolResult(result=_add_resources(value, resources), media=media, message=too_long)
 
 
 def _text(content: Iterable[ContentBlock]) -> str | None:
@@ -78,10 +79,6 @@ def _add_resources(value: Any, resources: list[dict[str, Any]]) -> Any:
         # If a structured result has a field of this name, the field describes the same resources.
         return {"resources": resources, **value}
     return {"resources": resources} if value is None else {"text": value, "resources": resources}
-
-
-def _resources(content: Iterable[ContentBlock]) -> list[dict[str, Any]]:
-    return [_resource(block) for block in content if block.type in {"resource_link", "resource"}]
 
 
 def _resource(block: ContentBlock) -> dict[str, Any]:

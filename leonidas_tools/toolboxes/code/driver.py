@@ -66,7 +66,8 @@ def _answer(request: dict[str, Any]) -> list[str]:
     state, figures = "", list[str]()
     try:
         tree = ast.parse(request["code"], NAME)
-        linecache.cache[NAME] = (len(request["code"]), None, _lines(request["code"]), NAME)
+        lines = [f"{line}\n" for line in request["code"].splitlines()]
+        linecache.cache[NAME] = (len(request["code"]), None, lines, NAME)
         answer.update(_run(tree, names))
         definitions += [ast.unparse(each) for each in tree.body if isinstance(each, _DEFINITIONS)]
     except BaseException as error:  # noqa: BLE001 - the code may raise anything
@@ -79,10 +80,6 @@ def _answer(request: dict[str, Any]) -> list[str]:
         if len(state) > request["most_kept"]:
             state, answer["not_kept"] = "", ["*"]
     return [json.dumps(answer), state, *figures]
-
-
-def _lines(code: str) -> list[str]:
-    return [f"{line}\n" for line in code.splitlines()]
 
 
 def _run(tree: ast.Module, names: dict[str, Any]) -> dict[str, Any]:

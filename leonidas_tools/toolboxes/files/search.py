@@ -105,7 +105,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
                 process.kill()
         errors.cancel()
         # Wait until the process and its pipes have ended before the folder is closed.
-        await asyncio.shield(_wait_for_exit(process))
+        await asyncio.shield(process.communicate())
     return sorted(places[: wanted.most]), len(places) > wanted.most
 
 
@@ -159,10 +159,6 @@ async def _places(stream: asyncio.StreamReader, most: int, only: str) -> list[tu
             path = only or os.fsdecode(match[1]).removeprefix("./")
             places.append((path, int(match[2])))
     return places
-
-
-async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
-    await process.communicate()
 
 
 def _is_valid_argument(word: str) -> bool:

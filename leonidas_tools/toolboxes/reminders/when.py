@@ -165,7 +165,8 @@ class _PhraseReading:
             unit = _unit(match["unit"] or match["unit2"] or match["unit3"])
             self.rule = [f"FREQ={_FREQUENCIES[unit]};INTERVAL={_check_amount(amount)}"]
         elif match := self.take(_EVERY_WEEKDAY):
-            codes = [phrases.CODES[_weekday(each[0])] for each in _weekdays(match[0])]
+            weekdays = re.finditer(phrases.WEEKDAY, match[0])
+            codes = [phrases.CODES[_weekday(each[0])] for each in weekdays]
             self.rule = [f"FREQ=WEEKLY;BYDAY={','.join(codes)}"]
         elif match := self.take(
             rf"每个?{phrases.HAN_WEEK}(?P<days>[{phrases.HAN_DAYS}]+(?:[和跟、与]{phrases.HAN_WEEK}?[{phrases.HAN_DAYS}])*)"
@@ -601,10 +602,6 @@ def _unit(word: str) -> str:
 def _weekday(word: str) -> int:
     fitting = (n for n, words in enumerate(phrases.WEEKDAYS) if re.fullmatch(words, word))
     return next(fitting)
-
-
-def _weekdays(text: str) -> list[re.Match[str]]:
-    return list(re.finditer(phrases.WEEKDAY, text))
 
 
 def _han_weekday(char: str) -> int:
