@@ -284,11 +284,11 @@ def _is_unreadable_reply(error: Exception) -> bool:
     return is_of_form or str(error).startswith(("Failed to parse response", "Exceeds the limit"))
 
 
-def failed_in_simulation(error: BaseException) -> bool:
+def is_simulated_failure(error: BaseException) -> bool:
     """Return whether a step of a simulated scenario has failed, so that a retry cannot help."""
     return isinstance(error, errors.APIError) and error.code == _STEP_FAILED
 
 
-def ended_by_server(error: BaseException) -> bool:
+def is_closed_by_server(error: BaseException) -> bool:
     """Return whether the server has closed the connection normally."""
     return isinstance(error, errors.APIError) and error.code == NORMAL

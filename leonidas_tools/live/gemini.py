@@ -23,7 +23,7 @@ from leonidas_tools.live.profiles import (
     UNKNOWN,
     ModelProfile,
     closest_profile,
-    named_profile,
+    find_profile,
     profile_for,
 )
 from leonidas_tools.live.runner import ConversationRunner
@@ -310,7 +310,7 @@ def _profile(profile: ModelProfile | str | None, model: str, *, vertex: bool) ->
     if isinstance(profile, ModelProfile):
         return profile
     if profile:
-        return named_profile(profile)
+        return find_profile(profile)
     found = profile_for(model, vertex=vertex)
     if found.name == UNKNOWN:
         logger.warning(

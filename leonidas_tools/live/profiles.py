@@ -136,7 +136,7 @@ def profile_for(
     for profile in _read_built_in() if profiles is None else profiles:
         if profile.fits(model, vertex=vertex):
             return profile
-    return named_profile(UNKNOWN)
+    return find_profile(UNKNOWN)
 
 
 def closest_profile(model: str, *, vertex: bool = False) -> str:
@@ -157,7 +157,7 @@ def closest_profile(model: str, *, vertex: bool = False) -> str:
     return names[process.extractOne(model.rpartition("/")[2].lower(), list(names))[0]]
 
 
-def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> ModelProfile:
+def find_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> ModelProfile:
     """Return the profile of that name.
 
     Raises:
@@ -217,7 +217,7 @@ def _profile(
     if _LIKE in own:
         like = str(own.pop(_LIKE))
         try:
-            base = _inherit_fields(named_profile(like, known), own)
+            base = _inherit_fields(find_profile(like, known), own)
         except ConfigurationError as error:
             return None, [Problem(error.message, (name, _LIKE))]
     try:

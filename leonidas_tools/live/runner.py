@@ -113,9 +113,9 @@ class ConversationRunner:
         code = connection.code_of(error)
         said = connection.message_of(error)
         self._conversation.lost(code, said)
-        if connection.failed_in_simulation(error):
+        if connection.is_simulated_failure(error):
             raise error
-        if connection.ended_by_server(error) and not announced and self._state.handle is None:
+        if connection.is_closed_by_server(error) and not announced and self._state.handle is None:
             self._ended = True
             return
         if self._state.inputs.ended:  # retry once, to send the rest of the input

@@ -56,7 +56,7 @@ class Pipes:
 
 
 @contextmanager
-def claimed_pipes() -> Iterator[Pipes]:
+def claim_pipes() -> Iterator[Pipes]:
     """Reserve standard input and output for messages.
 
     Inside, other readers of standard input find its end, and printed output goes to standard error.

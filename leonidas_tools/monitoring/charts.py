@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from leonidas_tools.results.texts import shortened
+from leonidas_tools.results.texts import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,7 +156,7 @@ def _text(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
 
 
 def _escape_label(text: str) -> str:
-    cut = shortened(text, _MAX_LABEL_LENGTH)
+    cut = shorten(text, _MAX_LABEL_LENGTH)
     # XML allows no control characters, not even escaped ones.
     return escape("".join(letter if letter.isprintable() else "·" for letter in cut))
 

@@ -26,7 +26,7 @@ from leonidas_tools.policies.base import answered
 from leonidas_tools.results.texts import AS_IT_IS, say
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict, stricter
 from leonidas_tools.rules.rule import AFTER_UNTRUSTED, Decide, Mode
-from leonidas_tools.rules.subject import subject_of, with_facts
+from leonidas_tools.rules.subject import add_facts, subject_of
 from leonidas_tools.tools.metadata import AfterUntrusted, fingerprint_of, hash_of
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Approval:
         policy = session.find(SessionPolicy)
         more: tuple[Rule, ...] = () if policy is None else policy.all_rules
         mode = mode or self._mode_of(policy)
-        arguments = with_facts(self.rules.subject.metadata, call.as_run())
+        arguments = add_facts(self.rules.subject.metadata, call.as_run())
         about = Circumstances(arguments=arguments, mode=mode, user=user_of(session))
         verdict = self.rules.decide(about, more)
         found = self._untrusted_reason(call)

@@ -182,9 +182,9 @@ class AdvancedToolProcessor(Stage):
         tools = self._gemini.write(self.runtime.declared(session))
         if model is None:
             return tools
-        from leonidas_tools.live.attach import adapted
+        from leonidas_tools.live.attach import adapt_declarations
 
-        return adapted(tools, model, vertex=vertex)
+        return adapt_declarations(tools, model, vertex=vertex)
 
     def offered(self, session: ToolSession | None = None) -> list[AnyTool]:
         """See `ToolRuntime.offered`."""

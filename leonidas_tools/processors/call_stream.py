@@ -25,9 +25,9 @@ from leonidas_tools.processors.parts import (
     claim,
     executor_of,
 )
-from leonidas_tools.processors.requests import answered, from_json, is_request
-from leonidas_tools.processors.stage import Mailbox, Stage, progress_source, with_dropped
-from leonidas_tools.settings.effective import refused
+from leonidas_tools.processors.requests import build_answer, from_json, is_request
+from leonidas_tools.processors.stage import Mailbox, Stage, add_dropped, progress_source
+from leonidas_tools.settings.effective import refusal_of
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class CallStream(Stage):
 async def _answer_request(part: ProcessorPart, front: Front) -> ProcessorPart:
     """Return the answer to a request; any other part unchanged."""
     asked = from_json(part) if front.json_requests else part
-    return await answered(asked, front.answers, last=True) if is_request(asked) else part
+    return await build_answer(asked, front.answers, last=True) if is_request(asked) else part
 
 
 def _response(ended: tuple[ToolCall, ToolResult] | BaseException) -> ProcessorPart:
@@ -135,7 +135,7 @@ class _Calls:
         """The executors that this stream keeps open, and the sinks of their calls."""
         self._claimants: dict[AnyTool | tuple[AnyTool, str], CategoryProcessor | None] = {}
         """What `_claimant` has found, by tool and the category that the settings give it."""
-        self.ready: Mailbox[_Output] = Mailbox(with_dropped)
+        self.ready: Mailbox[_Output] = Mailbox(add_dropped)
         self._running: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
         """The newest calls that have ended and can still be undone."""
@@ -230,7 +230,7 @@ class _Calls:
             return None
         call, result = taken
         if result is None and call.tool is not None and call.settings is not None:
-            result = refused(call.tool, call.settings)
+            result = refusal_of(call.tool, call.settings)
         if front.asks_categories:
             return self._claim(CallPart(part, call, executor), call, executor, result)
         return call, executor, result

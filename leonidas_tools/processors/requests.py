@@ -130,7 +130,7 @@ def answer_part(request: ToolRequest, result: ToolResult) -> ProcessorPart:
     )
 
 
-async def answered(
+async def build_answer(
     part: ProcessorPart, answers: Mapping[str, Answer], *, last: bool = False
 ) -> ProcessorPart:
     """Return the answer to a request, or the part itself if it is no request to this stage.

@@ -62,7 +62,7 @@ class Chain(_ClosesWithReader, processor._ChainProcessor):  # noqa: SLF001 - ups
 
 async def _read_in_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator[ProcessorPart]:
     """Yield the parts, read in a separate context, and keep only the newest progress events."""
-    ready: Mailbox[ProcessorPart | None] = Mailbox(with_dropped)
+    ready: Mailbox[ProcessorPart | None] = Mailbox(add_dropped)
 
     async def read() -> None:
         try:
@@ -96,10 +96,10 @@ def progress_source(part: ProcessorPart) -> tuple[str, int] | None:
 
 def parts_queue() -> CoalescingQueue[ProcessorPart]:
     """Return a queue of parts that keeps only the newest few progress events of a call."""
-    return CoalescingQueue(with_dropped)
+    return CoalescingQueue(add_dropped)
 
 
-def with_dropped(item: object, count: int) -> EventPart:
+def add_dropped(item: object, count: int) -> EventPart:
     """Return a progress event with the number of events dropped before it."""
     assert isinstance(item, EventPart)
     return item.with_dropped(count)

@@ -1592,11 +1592,11 @@ def say(key: str, /, **values: Any) -> MessageText:
     return MessageText(TEXTS[key].default.format(**values), (_Fill(key, values),))
 
 
-def shortened(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     """Return a text, or its first characters and an ellipsis if it is longer.
 
     Example:
-        >>> shortened("Lisbon", 6), shortened("Lisbon", 3)
+        >>> shorten("Lisbon", 6), shorten("Lisbon", 3)
         ('Lisbon', 'Lis…')
     """
     return text if len(text) <= longest else f"{text[:longest]}…"

@@ -108,7 +108,7 @@ def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
     )
 
 
-def with_facts(metadata: ToolMetadata | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def add_facts(metadata: ToolMetadata | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return arguments as rules see them: with the facts that the tool derives from them.
 
     A derivation that fails is itself a risk.

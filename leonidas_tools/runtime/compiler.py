@@ -37,7 +37,12 @@ from leonidas_tools.runtime.functions import (
     takes_context,
     undo_function,
 )
-from leonidas_tools.settings.effective import effective_options, quarantined, refused, runs_on_of
+from leonidas_tools.settings.effective import (
+    effective_options,
+    quarantine_result,
+    refusal_of,
+    runs_on_of,
+)
 from leonidas_tools.tools.metadata import RunsOn
 from leonidas_tools.tools.tool import OnCancel
 
@@ -273,9 +278,9 @@ class Compiler:
 
     def _has_tool(self, name: str) -> bool:
         tool = self.registry.get(name)
-        if tool is None or quarantined(tool) is not None:
+        if tool is None or quarantine_result(tool) is not None:
             return False
-        return refused(tool, self.settings.for_tool(name, tool.origin)) is None
+        return refusal_of(tool, self.settings.for_tool(name, tool.origin)) is None
 
 
 async def _withdrawn(call: ToolCall) -> ToolResult:

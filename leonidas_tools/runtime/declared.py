@@ -17,7 +17,7 @@ from leonidas_tools.redaction import described, without_presets
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.settings.effective import either, refused
+from leonidas_tools.settings.effective import either, refusal_of
 from leonidas_tools.tools.preferred import PreferredTools
 from leonidas_tools.tools.relevance import Relevance
 
@@ -87,7 +87,9 @@ class DeclaredTools:
         usual, of_session = settings.policies.mode, () if policy is None else policy.rules
         mode = usual if policy is None else policy.mode_or(usual)
         rules = RuleBook([*settings.policies.all_rules(), *of_session])
-        on = [t for t in self.registry if refused(t, settings.for_tool(t.name, t.origin)) is None]
+        on = [
+            t for t in self.registry if refusal_of(t, settings.for_tool(t.name, t.origin)) is None
+        ]
         if not rules.may_deny(mode):
             return self._select_tools(on, session)
         subjects = [subject_of(t.metadata, settings.for_tool(t.name, t.origin)) for t in on]

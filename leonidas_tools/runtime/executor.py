@@ -43,7 +43,7 @@ from leonidas_tools.results.texts import join, say
 from leonidas_tools.rules.rule import CONFIRM
 from leonidas_tools.runtime.compiler import Compiler
 from leonidas_tools.session.tasks import TaskList
-from leonidas_tools.settings.effective import effect_of, quarantined, refused
+from leonidas_tools.settings.effective import effect_of, quarantine_result, refusal_of
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.tools.metadata import ToolEffect
 from leonidas_tools.workers.threads import Workers
@@ -299,10 +299,10 @@ class Executor:
         if tool is None or tool.metadata.answers_questions:
             return None
         settings = self.settings.for_tool(tool.name, tool.origin)
-        if effect_of(tool, settings) is not ToolEffect.READ or quarantined(tool) is not None:
+        if effect_of(tool, settings) is not ToolEffect.READ or quarantine_result(tool) is not None:
             return None
         arguments = tool.own_arguments(call.arguments)
-        if refused(tool, settings) is not None or not _accepts(tool, arguments):
+        if refusal_of(tool, settings) is not None or not _accepts(tool, arguments):
             return None
         return replace(
             call,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.settings.effective import after_untrusted_of, either, refused
+from leonidas_tools.settings.effective import after_untrusted_of, either, refusal_of
 from leonidas_tools.toolboxes.approval import answer_question, confirm_action
 from leonidas_tools.toolboxes.results import read_result
 from leonidas_tools.toolboxes.tool_search import ToolSearch
@@ -117,4 +117,4 @@ class OnDemandTools:
         return either(configured, tool.metadata.overflow) is Overflow.SPILL
 
     def _can_be_called(self, tool: AnyTool) -> bool:
-        return refused(tool, self._settings.current.for_tool(tool.name, tool.origin)) is None
+        return refusal_of(tool, self._settings.current.for_tool(tool.name, tool.origin)) is None

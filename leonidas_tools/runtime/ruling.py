@@ -72,7 +72,7 @@ def _toolboxes(settings: Settings, file: Path | None) -> Iterator[tuple[str, Pat
             yield f"the toolbox {name!r}", folder / module / "__init__.py"
 
 
-def refused_root(
+def find_refused_root(
     settings: Settings, file: Path | None, roots: NamedRoots, others: Sequence[Root]
 ) -> tuple[str, str] | None:
     """Return the first root that a toolbox must not have: the name of its setting, and why.

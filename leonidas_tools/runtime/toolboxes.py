@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from leonidas_tools.errors import RegistryError, ToolboxError
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.runtime.ruling import refused_root
+from leonidas_tools.runtime.ruling import find_refused_root
 from leonidas_tools.settings.explain import explain
 from leonidas_tools.settings.problem import Finding, Problem
 from leonidas_tools.settings.root_settings import WORKSPACE, OpenedRoots
@@ -263,7 +263,7 @@ class Toolboxes:
         """Raise `ToolboxError` for a root that controls the runtime, or leaves another root."""
         name = settings.toolboxes[index].name
         others = [root for each in built.values() for _, root in each.roots]
-        problem = refused_root(settings, self._settings.path, built[name].roots, others)
+        problem = find_refused_root(settings, self._settings.path, built[name].roots, others)
         if problem is not None:
             setting, why = problem
             raise self._error(name, why, f"toolboxes.{index}.{name}.{setting}")
@@ -288,17 +288,17 @@ class Toolboxes:
 
     def _build(self, index: int, settings: Settings) -> _BuiltToolbox:
         """Import a toolbox, validate its settings and create its tools."""
-        from leonidas_tools.tools.discovery import find_toolbox, made_tools
+        from leonidas_tools.tools.discovery import build_tools, find_toolbox
 
         named, key = settings.toolboxes[index], f"toolboxes.{index}"
         masked = settings.masked
         try:
             toolbox = find_toolbox(named.name, self._folders())
-            opened = opened_roots(self._settings.path)
+            opened = build_opened_roots(self._settings.path)
             own, problems = read_toolbox_settings(toolbox.settings, named, settings.written, opened)
             if own is not None:
                 return _BuiltToolbox(
-                    tools=made_tools(named.name, toolbox, own),
+                    tools=build_tools(named.name, toolbox, own),
                     serve=None if toolbox.serve is None else partial(toolbox.serve, own),
                     roots=tuple(opened.opened),
                     reach=reach_of(toolbox, own, opened),
@@ -331,7 +331,7 @@ class Toolboxes:
                 self._registry.unregister(name)
 
 
-def opened_roots(file: Path | None) -> OpenedRoots:
+def build_opened_roots(file: Path | None) -> OpenedRoots:
     """Return where the folders of a toolbox are opened, given the settings file."""
     folder = Path.cwd() if file is None else file.absolute().parent
     return OpenedRoots(workspace=folder / WORKSPACE)

@@ -14,7 +14,7 @@ from leonidas_tools.rules.rule import REQUIRES_APPROVAL, Mode
 from leonidas_tools.rules.subject import Subject, subject_of
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.settings.problem import Finding, Severity
-from leonidas_tools.tools.metadata import meant_category
+from leonidas_tools.tools.metadata import guess_category
 from leonidas_tools.tools.tool import OnCancel, Overflow, Tool, ToolBehavior, ToolEffect
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _fallbacks(key: str, configuration: ToolConfiguration, names: _Names) -> Ite
 def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
     """Yield categories that look like misspelled known ones."""
     for layer, overrides in _layers(key, configuration):
-        near = None if overrides.category is None else meant_category(overrides.category)
+        near = None if overrides.category is None else guess_category(overrides.category)
         if near is not None:
             message = (
                 f"{overrides.category!r} is not a known category; did you mean {near.value!r}?"
@@ -108,7 +108,7 @@ def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
             yield Finding(severity="warning", key=f"{layer}.category", message=message)
 
 
-def undescribed(settings: Settings, known_tools: Tools) -> Iterator[Finding]:
+def find_undescribed(settings: Settings, known_tools: Tools) -> Iterator[Finding]:
     """Yield a warning for each tool without a description: the model gets only its name."""
     for name, tool in known_tools.items():
         said = tool.metadata.description or settings.for_tool(name, tool.origin).description or ""

@@ -127,14 +127,16 @@ def settings_document(text: str) -> SettingsDocument:
 
 
 def _validate(document: SettingsDocument, file: Path | None) -> Settings:
-    settings, problems = checked(document, file)
+    settings, problems = check_document(document, file)
     if settings is not None and not problems:
         return settings
     # Raised outside of `except`: chained to pydantic's error, it would contain the values.
     raise configuration_error(problems, document, file)
 
 
-def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | None, list[Problem]]:
+def check_document(
+    document: SettingsDocument, file: Path | None
+) -> tuple[Settings | None, list[Problem]]:
     """Return the settings, or `None` if they cannot be validated, and the problems."""
     taken, foreign_problems = _move_foreign_servers(document.data, file)
     expansion = Expansion(ChainMap(os.environ, {INTERPRETER_VARIABLE: sys.executable}))

@@ -30,7 +30,7 @@ from leonidas_tools.settings.fields import (
     mapping,
 )
 from leonidas_tools.settings.model import MaskedSettings, SettingsModel
-from leonidas_tools.settings.shown import without_secret_options
+from leonidas_tools.settings.shown import mask_secret_options
 from leonidas_tools.settings.tool_configuration import ToolConfiguration
 
 _MAX_NAME_LENGTH = 100
@@ -240,7 +240,7 @@ class MCPServerSettings(MaskedSettings):
 
     def _options(self) -> Iterator[str]:
         """Yield the values of secret options, such as `--token`."""
-        masked = without_secret_options(self.args)
+        masked = mask_secret_options(self.args)
         for argument, shown in zip(self.args, masked, strict=True):
             if shown == MASK:
                 yield argument

@@ -11,7 +11,7 @@ from leonidas_tools.redaction import KnownSecrets, is_secret_name
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.settings.effective import effective_options, either, scheduling_of
-from leonidas_tools.settings.shown import shown_parameters
+from leonidas_tools.settings.shown import display_parameters
 from leonidas_tools.tools.metadata import AfterUntrusted, RunsOn, ToolMetadata, is_off
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
 
@@ -269,7 +269,7 @@ class _View:
 
     def _secrets(self) -> Iterator[Effective]:
         """Yield the custom parameters, masked, and the names of secrets."""
-        parameters = shown_parameters(self._all, self._settings)
+        parameters = display_parameters(self._all, self._settings)
         key = next((k for k, s in reversed(self._layers) if s.custom_parameters), None)
         source: Source = "default" if key is None else "settings"
         path = None if key is None else f"{key}.custom_parameters"

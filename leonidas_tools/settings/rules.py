@@ -31,7 +31,7 @@ from leonidas_tools.settings.fields import (
     unset,
 )
 from leonidas_tools.settings.model import SettingsModel
-from leonidas_tools.tools.metadata import meant_category
+from leonidas_tools.tools.metadata import guess_category
 from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 
 
@@ -59,7 +59,7 @@ def _category(value: Any) -> ToolCategory | str:
     read: ToolCategory | str | None = category(value)
     if read is None:
         raise ValueError("is not a category: give a word such as 'python' or 'billing'")
-    if (near := meant_category(read)) is not None:
+    if (near := guess_category(read)) is not None:
         raise ValueError(f"is not a known category; did you mean {near.value!r}?")
     return read
 

@@ -21,13 +21,13 @@ _OF_WORDS: Final = frozenset({"defaults", "environment", "policies", "tools"})
 _MAX_WORD_LENGTH: Final = 40
 
 
-def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
+def to_display(settings: Settings, tool: str | None = None) -> dict[str, Any]:
     """Return the settings as plain JSON, with `${NAME}` in place of values of the environment.
 
     Example:
         >>> from leonidas_tools.settings.load import load
         >>> settings = load({"tools": {"search": {"custom_parameters": {"api_key": "abcd"}}}})
-        >>> shown(settings)
+        >>> to_display(settings)
         {'tools': {'search': {'custom_parameters': {'api_key': '***'}}}}
     """
     secrets = KnownSecrets(settings.hidden)
@@ -58,7 +58,7 @@ def differences(before: Settings, after: Settings) -> list[str]:
         ['tools.search.lane: not set → web', 'tools.search.timeout: 10 → 0.5']
     """
     one, two = (each.model_dump(mode="json", exclude_unset=True) for each in (before, after))
-    seen = _Pair(shown(before), shown(after))
+    seen = _Pair(to_display(before), to_display(after))
     found = [seen.of(path) for path in _find_differences(one, two)]
     if not found:  # a secret, which the plain settings do not have
         found = sorted(
@@ -120,7 +120,7 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def shown_parameters(settings: Settings, tool: ToolConfiguration) -> dict[str, Any]:
+def display_parameters(settings: Settings, tool: ToolConfiguration) -> dict[str, Any]:
     """Return the custom parameters of a tool for display, without secrets."""
     plain = tool.model_dump(mode="json", include={"custom_parameters"})["custom_parameters"]
     return _own(_as_written(plain, settings.written))
@@ -161,7 +161,7 @@ def _own(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _server(server: dict[str, Any]) -> dict[str, Any]:
     if server.get("args"):
-        server["args"] = without_secret_options(server["args"])
+        server["args"] = mask_secret_options(server["args"])
     if server.get("url"):
         server["url"] = _address(server["url"])
     if server.get("tools"):
@@ -169,11 +169,11 @@ def _server(server: dict[str, Any]) -> dict[str, Any]:
     return server
 
 
-def without_secret_options(arguments: Sequence[str]) -> list[str]:
+def mask_secret_options(arguments: Sequence[str]) -> list[str]:
     """Return a program's arguments without the values of secret options, such as `--token`.
 
     Example:
-        >>> without_secret_options(["serve", "--token", "abcd", "--api-key=abcd", "--port", "80"])
+        >>> mask_secret_options(["serve", "--token", "abcd", "--api-key=abcd", "--port", "80"])
         ['serve', '--token', '***', '--api-key=***', '--port', '80']
     """
     masked, hide = list[str](), False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.settings.load import (
     FOREIGN,
-    checked,
+    check_document,
     configuration_error,
     read_settings,
     settings_document,
@@ -84,7 +84,7 @@ def valid_part(text: str, file: Path) -> ValidPart:
     left_out: set[KeyPath] = set()
     rest = document
     while True:
-        settings, found = checked(rest, file)
+        settings, found = check_document(rest, file)
         found = [replace(each, path=_in_file(data, each.path)) for each in found]
         problems += [each for each in found if not _follows(each.path, left_out)]
         wrong = [each.path for each in found if each not in document.problems]

@@ -126,13 +126,13 @@ class WatchedSettings:
         Raises:
             ConfigurationError: The changes are invalid, or cannot be written; nothing has changed.
         """
-        from leonidas_tools.settings.write import changed, update_file
+        from leonidas_tools.settings.write import apply_changes, update_file
 
         with self._lock:
             if self.path is not None:
                 update_file(self.path, changes, check=self._check)
             else:
-                source = changed(self._as_mapping(), changes)
+                source = apply_changes(self._as_mapping(), changes)
                 self._check(_load(source))
                 self._source = source
             return self.reload()

@@ -69,14 +69,14 @@ def update_file(
         raise ConfigurationError(message, file=path) from None
 
 
-def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of plain data with changes in the form of `update_file`.
 
     Raises:
         ConfigurationError: A change leads through a value that is not a mapping.
 
     Example:
-        >>> changed({"tools": {"a": {"timeout": 1}}}, {"tools.a.timeout": None, "version": 1})
+        >>> apply_changes({"tools": {"a": {"timeout": 1}}}, {"tools.a.timeout": None, "version": 1})
         {'tools': {'a': {}}, 'version': 1}
     """
     result = copy.deepcopy(dict(data))
@@ -138,7 +138,7 @@ def _edit(text: str, changes: Mapping[str, Any], file: Path) -> str:
         before = None
     if not isinstance(before, dict):
         read_settings(text, file)  # raises the error with its problems
-    expected = changed(before, changes)
+    expected = apply_changes(before, changes)
     for path, value in _leaves(changes):
         try:
             text = _edit_key(text, path, value)

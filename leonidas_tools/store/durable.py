@@ -120,7 +120,7 @@ class CallStarts:
         return result
 
     def _key(self, call: ToolCall) -> Hashable:
-        received = asked_as(call)
+        received = original_call(call)
         owner = user_of(received.session)
         return received.session.id, owner, call.id, digest_of(received.name, received.arguments)
 
@@ -212,7 +212,7 @@ class CallStarts:
     def _repetition(
         self, call: ToolCall, bound: float, known_until: float, elsewhere: CallsElsewhere | None
     ) -> Repetition:
-        received, first = asked_as(call), self._recorder.first_start(call.session)
+        received, first = original_call(call), self._recorder.first_start(call.session)
         return Repetition(
             session=name_of(received.session.id),
             user=user_name_of(user_of(received.session)),
@@ -226,7 +226,7 @@ class CallStarts:
         )
 
     def _build_request(self, call: ToolCall) -> _Asked:
-        received = asked_as(call)
+        received = original_call(call)
         arguments, is_partial = self._recorder.kept_arguments(received)
         return _Asked(
             arguments=json.loads(arguments),
@@ -363,7 +363,7 @@ class DurableStart:
             return grant.by_silence
 
 
-def asked_as(call: ToolCall) -> ToolCall:
+def original_call(call: ToolCall) -> ToolCall:
     """Return the call as received, before policies changed its arguments or its tool."""
     try:
         received = current().call

@@ -102,7 +102,7 @@ money.'
     return _toolbox_of(_import(name))
 
 
-def made_tools(name: str, toolbox: Toolbox, settings: BaseModel) -> list[AnyTool]:
+def build_tools(name: str, toolbox: Toolbox, settings: BaseModel) -> list[AnyTool]:
     """Return the tools that a toolbox creates from valid settings.
 
     Raises:

@@ -108,7 +108,7 @@ def _load(functions: dict[Any, Any], target: Any, main: Any) -> list[Any]:
     try:
         if main is not None:
             load_main(*main)
-        functions[target] = found(*target)
+        functions[target] = find_function(*target)
     except BaseException as error:  # noqa: BLE001 - the edge: importing runs the tool's own module
         return ["unloadable", type(error).__name__, raised_at(error)]
     return ["loaded"]
@@ -125,9 +125,11 @@ def load_main(kind: str, name: str, arguments: list[str]) -> None:
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
 
 
-def found(pickled: bytes | None, module: str, name: str, is_tool: bool, beside: Any = ()) -> Any:
+def find_function(
+    pickled: bytes | None, module: str, name: str, is_tool: bool, folders: Any = ()
+) -> Any:
     """Return the function of a target."""
-    find_in_folders(map(tuple, beside))
+    find_in_folders(map(tuple, folders))
     if pickled is not None:
         return pickle.loads(pickled)  # noqa: S301 - from the parent
     found: Any = importlib.import_module(module)

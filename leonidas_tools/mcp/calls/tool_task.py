@@ -40,7 +40,7 @@ _UNANSWERED = frozenset({mcp_types.CONNECTION_CLOSED, SESSION_GONE, *UNSENT, *UN
 _ENDED = frozenset({"completed", "failed", "cancelled"})
 
 
-def called_as_tasks(
+def find_task_tools(
     tools: Iterable[mcp_types.Tool], capabilities: mcp_types.ServerCapabilities
 ) -> frozenset[str]:
     """Return the names of the tools that can be called only as tasks."""

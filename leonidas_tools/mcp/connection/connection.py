@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError, ToolError
 from leonidas_tools.mcp.calls import errors
-from leonidas_tools.mcp.calls.tool_task import TaskReports, ToolTask, called_as_tasks
+from leonidas_tools.mcp.calls.tool_task import TaskReports, ToolTask, find_task_tools
 from leonidas_tools.mcp.connection.health import HealthCheck
 from leonidas_tools.mcp.connection.reconnect import delay_seconds
 from leonidas_tools.mcp.features import ClientFeatures
@@ -192,7 +192,7 @@ class MCPConnection:
             ConfigurationError: The pages never end.
         """
         listing = await list_tools(self._client, self._lenient, self._outputs)
-        self._as_tasks = called_as_tasks(listing.tools, self._client.server_capabilities)
+        self._as_tasks = find_task_tools(listing.tools, self._client.server_capabilities)
         offered = self._resource_tools.tools(self._client.server_capabilities)
         return replace(listing, tools=[*listing.tools, *offered])
 

@@ -21,7 +21,7 @@ from leonidas_tools.mcp.trust.quarantine import ListingReport, warn_of_few
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.schemas import schema_without
 from leonidas_tools.redaction.visible import hides, revealed, visible_logger, without_unseen
-from leonidas_tools.results.texts import say, shortened
+from leonidas_tools.results.texts import say, shorten
 from leonidas_tools.settings.problem import Finding
 from leonidas_tools.tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
 
@@ -307,7 +307,7 @@ def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefiniti
     return ToolDefinition(
         name=definition.name,
         description=secrets.text(
-            shortened(definition.description or definition.title or "", _MAX_DESCRIPTION_LENGTH)
+            shorten(definition.description or definition.title or "", _MAX_DESCRIPTION_LENGTH)
         ),
         input_schema=schema_without(secrets, definition.input_schema, fewer_options=True),
         effect=effect_of(definition.annotations).value,

@@ -48,7 +48,7 @@ def fix(
         raise ConfigurationError(
             f"the tool does not accept the fixed values of {sorted(fixed)!r}, and is left out"
         )
-    return without_unused_definitions(schema), fixing.values
+    return drop_unused_definitions(schema), fixing.values
 
 
 class _ArgumentFixer:
@@ -158,11 +158,11 @@ class _ArgumentFixer:
         return True
 
 
-def without_unused_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
+def drop_unused_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema without its unused definitions.
 
     Example:
-        >>> without_unused_definitions({"type": "object", "$defs": {"Key": {"type": "string"}}})
+        >>> drop_unused_definitions({"type": "object", "$defs": {"Key": {"type": "string"}}})
         {'type': 'object'}
     """
     used: set[tuple[str, str]] = set()

@@ -13,7 +13,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from leonidas_tools.mcp.transport.unreadable import TOO_LONG
-from leonidas_tools.results.texts import shortened
+from leonidas_tools.results.texts import shorten
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -66,7 +66,7 @@ class LenientTransport:
         outputs: OutputSchemas,
         without_tokens: Callable[[Any], Any],
         version: Callable[[], str],
-        cut: Callable[[str, int], str] = shortened,
+        cut: Callable[[str, int], str] = shorten,
     ) -> None:
         self.refused: dict[str, str] = {}
         """Reasons for the removal of tools from listings, by name."""

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.redaction import MASK, KnownSecrets, redact_text
-from leonidas_tools.results.texts import shortened
+from leonidas_tools.results.texts import shorten
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
@@ -65,7 +65,7 @@ class ServerRedaction:
 
     def cut(self, text: str, longest: int) -> str:
         """Return the beginning of a text without secrets; a secret at the cut is masked too."""
-        return redact_text(shortened(self._known.text(text), longest))
+        return redact_text(shorten(self._known.text(text), longest))
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets; a text that has none keeps its message key."""

@@ -128,7 +128,7 @@ def _result(answer: Mapping[str, Any], finished: Finished, media: tuple[Media, .
         )
     error = answer.get("error")
     if isinstance(error, dict):
-        return raised(value, error, media)
+        return exception_result(value, error, media)
     if not answer:
         return ToolResult.failed(
             say("code_died", code=finished.exit_code), result=value, reason_code="code_died"
@@ -136,7 +136,7 @@ def _result(answer: Mapping[str, Any], finished: Finished, media: tuple[Media, .
     return ToolResult(result=value, media=media)
 
 
-def raised(
+def exception_result(
     value: Mapping[str, Any], error: Mapping[str, Any], media: tuple[Media, ...] = ()
 ) -> ToolResult:
     """Return the result of code that raised an exception."""

@@ -34,7 +34,7 @@ from leonidas_tools.settings.fields import Count, Duration, Name, Switch
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.root_settings import Folders, workspace
 from leonidas_tools.toolboxes.files.content import Content, is_same, read_content, too_big
-from leonidas_tools.toolboxes.files.faults import reached
+from leonidas_tools.toolboxes.files.faults import convert_errors
 from leonidas_tools.toolboxes.files.search import Search, lines_at, search
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
@@ -113,7 +113,7 @@ class FileTools:
             last_line: The last line to read.
             encoding: Its encoding, such as utf-8 or gb18030, where it is not detected.
         """
-        with reached(path):
+        with convert_errors(path):
             place = self._roots.place(path)
             content = self._content(place)
         text, found = content.text(path, encoding, self._settings.encoding)
@@ -163,7 +163,7 @@ class FileTools:
             overwrite: Whether an existing file may be replaced.
         """
         data = content.encode("utf-8", errors="replace")
-        with reached(path):
+        with convert_errors(path):
             place = self._roots.place(path)
             writer = FileWriter(place, ctx, self._most_bytes)
             if writer.before is not None and not overwrite:
@@ -199,7 +199,7 @@ class FileTools:
             new_text: What to put there.
             replace_all: Whether to replace it wherever it is found.
         """
-        with reached(path):
+        with convert_errors(path):
             place = self._roots.place(path)
             writer = FileWriter(place, ctx, self._most_bytes)
             if writer.before is None:
@@ -232,7 +232,7 @@ class FileTools:
             path: The folder; by default the first that may be used.
             hidden: Whether to list names that begin with a dot.
         """
-        with reached(path):
+        with convert_errors(path):
             place = self._roots.place(path)
             flags = os.O_RDONLY | os.O_DIRECTORY
             handle = open_beneath(place.root.descriptor, place.path, flags)
@@ -266,7 +266,10 @@ class FileTools:
             glob: Which files, such as *.py or src/**/*.md.
             ignore_case: Whether to ignore upper and lower case.
         """
-        with reached(path), _folder_and_name(place := self._roots.place(path)) as (folder, name):
+        with (
+            convert_errors(path),
+            _folder_and_name(place := self._roots.place(path)) as (folder, name),
+        ):
             wanted = Search(
                 pattern=pattern,
                 glob=glob.lstrip("!"),

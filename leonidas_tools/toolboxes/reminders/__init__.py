@@ -24,7 +24,7 @@ from leonidas_tools.session.reminders import (
     TooManyRemindersError,
 )
 from leonidas_tools.toolboxes.reminders.clock import serve
-from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, checked_rule, first_of
+from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, first_of, normalize_rule
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings
 from leonidas_tools.toolboxes.reminders.speech import language_of, say_in, spoken_time
 from leonidas_tools.toolboxes.reminders.when import (
@@ -185,7 +185,7 @@ def _repeating(when: When, repeat: str, zone: ZoneInfo) -> When:
     """Return a time with the requested repetition."""
     word = repeat.strip().casefold()
     try:
-        rule = _WORDS[word] if word in _WORDS else checked_rule(repeat)
+        rule = _WORDS[word] if word in _WORDS else normalize_rule(repeat)
         if rule is None or rule == when.rrule:
             return when
         at = when.at

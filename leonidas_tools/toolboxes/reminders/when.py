@@ -86,7 +86,7 @@ def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
     return _PhraseReading(phrases.readable(text), now, zone).result()
 
 
-def localized(wall: datetime, zone: ZoneInfo) -> datetime:
+def localize(wall: datetime, zone: ZoneInfo) -> datetime:
     """Return a local time in a time zone, moved on if a clock change skips it."""
     return wall.replace(tzinfo=zone, fold=0).astimezone(UTC).astimezone(zone)
 
@@ -107,7 +107,7 @@ def _iso(text: str, zone: ZoneInfo) -> datetime | None:
         return read.astimezone(zone)
     if len(text) <= len("2026-01-01"):
         read = datetime.combine(read.date(), _USUAL)
-    return localized(read, zone)
+    return localize(read, zone)
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ class _PhraseReading:
                 calendar += relativedelta(**{f"{unit}s": int(amount)})
         try:
             wall = self.now.replace(tzinfo=None) + calendar
-            moment = localized(wall, self.zone) if calendar else self.now
+            moment = localize(wall, self.zone) if calendar else self.now
             return (moment.astimezone(UTC) + elapsed).astimezone(self.zone)
         except (OverflowError, ValueError) as error:
             raise UnreadableTimeError(span) from error
@@ -447,7 +447,7 @@ class _PhraseReading:
         clock = self.clock
         today = day == self.now.date()
         if today and clock and not self.is_exact and clock.hour < _NOON:
-            evening = localized(
+            evening = localize(
                 datetime.combine(day, clock.replace(hour=clock.hour + _NOON)), self.zone
             )
             if not _is_over(evening, self.now):
@@ -458,7 +458,7 @@ class _PhraseReading:
 
     def _at(self, day: date) -> datetime:
         usual = time(*phrases.PART_TIMES[self.part]) if self.part else _USUAL
-        return localized(datetime.combine(day, self.clock or usual), self.zone)
+        return localize(datetime.combine(day, self.clock or usual), self.zone)
 
     def _read_repeating(self) -> When:
         rule = self.rule[0]

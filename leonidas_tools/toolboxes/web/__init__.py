@@ -19,7 +19,7 @@ from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.notes import Note, Notes
 from leonidas_tools.settings.explain import closest
-from leonidas_tools.toolboxes.web.fetch import Fetched, Fetcher, checked
+from leonidas_tools.toolboxes.web.fetch import Fetched, Fetcher, check_address
 from leonidas_tools.toolboxes.web.program import output_of, program
 from leonidas_tools.toolboxes.web.search import search
 from leonidas_tools.toolboxes.web.settings import WebSettings
@@ -107,7 +107,7 @@ class WebTools:
             start: Where to begin, for a page that is longer than one answer: `next` of the last.
         """
         most = self._settings.page_characters
-        checked(url)  # before a program is started for it
+        check_address(url)  # before a program is started for it
         try:
             async with asyncio.timeout(self._settings.timeout):
                 page, found = await self._read(url, start + most + 1)
@@ -120,7 +120,7 @@ class WebTools:
         if start >= len(text):
             message = say("web_page_end", start=start)
             raise ToolError(message, status="invalid_argument", reason_code="past_the_end")
-        title = _line(found["title"]) or checked(page.url).host
+        title = _line(found["title"]) or check_address(page.url).host
         result: dict[str, Any] = {"url": page.url, "title": title}
         if found["date"]:
             result["date"] = _line(found["date"])
@@ -148,7 +148,7 @@ class WebTools:
             name: A few words to call it by.
             url: Its address.
         """
-        name, address = _line(name), str(checked(url))
+        name, address = _line(name), str(check_address(url))
         keeper, user = _keeper(ctx), user_of(ctx.session)
         known = next((each for each in await _bookmarks(ctx) if _is_same(each.title, name)), None)
         if known is None:
@@ -178,7 +178,7 @@ class WebTools:
                 reason_code="unknown_bookmark",
                 valid_options=_find_similar(wanted, list(kept)),
             )
-        address = str(checked(kept[title].text))
+        address = str(check_address(kept[title].text))
         if self._settings.browser:
             await _open([*self._settings.browser, address])
         speech = say("web_opened" if self._settings.browser else "web_bookmark_is", name=title)
@@ -204,7 +204,9 @@ async def _extract(
 def _is_readable(url: str) -> bool:
     """Return whether a search result is a web URL of allowed length, with visible characters."""
     try:
-        return len(url) <= _MAX_URL_LENGTH and without_unseen(url) == url and bool(checked(url))
+        return (
+            len(url) <= _MAX_URL_LENGTH and without_unseen(url) == url and bool(check_address(url))
+        )
     except ToolError:
         return False
 

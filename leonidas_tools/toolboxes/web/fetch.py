@@ -85,7 +85,7 @@ class Fetcher:
         Raises:
             ToolError: The URL is not allowed, or the server does not return the page.
         """
-        url = checked(address)
+        url = check_address(address)
         for _ in range(_MAX_REDIRECTS + 1):
             found = await self._fetch_one(url)
             if isinstance(found, Fetched):
@@ -106,7 +106,7 @@ class Fetcher:
                     for name, value in response.headers
                 }
                 if response.status in _REDIRECTS and "location" in headers:
-                    return checked(headers["location"], url)
+                    return check_address(headers["location"], url)
                 _check_status(response.status)
                 return await self._read(url, headers, response)
         except httpcore2.ConnectError as error:
@@ -215,7 +215,7 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
 
-def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
+def check_address(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
     """Return a web URL without its fragment.
 
     Raises:
