@@ -72,7 +72,7 @@ _OPEN = frozenset({ResultStatus.UNKNOWN_OUTCOME, ResultStatus.CANCELLED})
 """Statuses that are not final: the outcome of the call may still change."""
 
 
-class _Told:
+class _SeenResults:
     """The ids of the earlier calls whose results a session received for later calls."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class _Told:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
+class _StoredArguments:
     """The arguments of a call, in the form in which stored calls are compared."""
 
     arguments: Any  # as the store keeps them: without secrets, and cut if they are long
@@ -204,7 +204,7 @@ class CallStarts:
             result = await wait(replace(call, id=before.call_id))
             if result.status not in _OPEN:
                 await self.store_outcome(before, call, result, database)
-                call.session.get(_Told).ids.add(before.id)
+                call.session.get(_SeenResults).ids.add(before.id)
             return result
         before = await self._wait_for_end(before, database, timeout_seconds)
         return None if before.status in _NOT_RUN else _answer(before, call)
@@ -225,16 +225,16 @@ class CallStarts:
             elsewhere=elsewhere,
         )
 
-    def _build_request(self, call: ToolCall) -> _Asked:
+    def _build_request(self, call: ToolCall) -> _StoredArguments:
         received = original_call(call)
         arguments, is_partial = self._recorder.kept_arguments(received)
-        return _Asked(
+        return _StoredArguments(
             arguments=json.loads(arguments),
             is_partial=is_partial,
             digest=exact_digest_of(received.name, received.arguments) if is_partial else None,
         )
 
-    def _is_same(self, before: Execution, asked: _Asked) -> bool | None:
+    def _is_same(self, before: Execution, asked: _StoredArguments) -> bool | None:
         """Return whether a stored call has these arguments; `None` if that is unknown.
 
         Calls with different secrets, or with long arguments that differ at the end, look equal in
@@ -248,12 +248,12 @@ class CallStarts:
         return None if digest is None or asked.digest is None else digest == asked.digest
 
     async def _find_earlier(
-        self, call: ToolCall, asked: _Asked, repetition: Repetition, database: Database
+        self, call: ToolCall, asked: _StoredArguments, repetition: Repetition, database: Database
     ) -> tuple[Execution | None, bool]:
         """Return the newest call that this call may repeat, and whether it began after this one."""
         is_later = True
         current_entry = self._calls.find(key_of(call))
-        told = call.session.get(_Told).ids
+        told = call.session.get(_SeenResults).ids
         taken = 0
         open_before = () if repetition.elsewhere is None else repetition.elsewhere.open
         for before in await self._candidates(repetition, database):
@@ -400,7 +400,9 @@ def _answer(before: Execution, call: ToolCall) -> ToolResult:
     if before.call_id == name_of(call.id or ""):
         return _outcome(before)
     if before.ended is not None:
-        call.session.get(_Told).ids.add(before.id)  # an equal call after this one is a new one
+        call.session.get(_SeenResults).ids.add(
+            before.id
+        )  # an equal call after this one is a new one
     is_cut = before.status == ResultStatus.CANCELLED.value
     return repeated(before.tool) if is_cut else _outcome(before)
 

@@ -63,7 +63,7 @@ class TaskState(mcp_types.Result):
     poll_interval: FiniteFloat | None = None
 
 
-class _Begun(mcp_types.CallToolResult):
+class _CallResponse(mcp_types.CallToolResult):
     """The response to a call: the result, or the task that will return it."""
 
     task: TaskState | None = None
@@ -152,7 +152,7 @@ class ToolTask:
         finally:
             request.end()
 
-    async def _begin(self, client: Client) -> _Begun:
+    async def _begin(self, client: Client) -> _CallResponse:
         """Start the task; if the caller is cancelled meanwhile, record the id of a started task."""
         params = mcp_types.CallToolRequestParams(
             name=self._call.tool,
@@ -161,7 +161,7 @@ class ToolTask:
             _meta={"progress_token": self._token},
         )
         sending = asyncio.create_task(
-            client.session.send_request(mcp_types.CallToolRequest(params=params), _Begun)
+            client.session.send_request(mcp_types.CallToolRequest(params=params), _CallResponse)
         )
         try:
             begun = await asyncio.shield(sending)
