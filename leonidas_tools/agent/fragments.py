@@ -34,7 +34,7 @@ from leonidas_tools.settings.fields import (  # noqa: TC001 - read with the anno
 )
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.problem import DocumentError
-from leonidas_tools.tools.discovery import made_tools
+from leonidas_tools.tools.discovery import build_tools
 from leonidas_tools.tools.tool import Tool, as_tool
 from leonidas_tools.tools.toolbox import Toolbox
 
@@ -517,7 +517,7 @@ def _build_tools(fragment: Fragment) -> list[AnyTool]:
     made: list[AnyTool] = []
     for thing in fragment.tools:
         if isinstance(thing, Toolbox):
-            made += made_tools(fragment.name, thing, thing.settings())
+            made += build_tools(fragment.name, thing, thing.settings())
         elif not isinstance(thing, str):
             made.append(as_tool(thing))
     return made

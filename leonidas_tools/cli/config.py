@@ -147,7 +147,7 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     from leonidas_tools.mcp.listing.selection import check_server
     from leonidas_tools.mcp.listing.tool_names import ListedNames
     from leonidas_tools.runtime.toolboxes import Toolboxes
-    from leonidas_tools.settings.check import check_against, undescribed
+    from leonidas_tools.settings.check import check_against, find_undescribed
     from leonidas_tools.settings.watch import WatchedSettings
 
     settings = part.settings
@@ -159,7 +159,7 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     known = {tool.name: tool for tool in registry}
     more_may_come = True if part.lacks_tools else None
     yield from check_against(settings, known, more_may_come=more_may_come)
-    yield from undescribed(settings, known)
+    yield from find_undescribed(settings, known)
     if not any(path[0] == "store" for path in part.left_out):
         yield from toolboxes.warnings(settings)
     for name, server in settings.mcp_servers.items():

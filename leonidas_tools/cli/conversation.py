@@ -19,7 +19,7 @@ from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.cli import summary
 from leonidas_tools.cli.happenings import HappeningListener
 from leonidas_tools.cli.voice.interface import MICROPHONE_HERTZ
-from leonidas_tools.live.connection import failed_in_simulation
+from leonidas_tools.live.connection import is_simulated_failure
 from leonidas_tools.live.speech.output import SpeechOutputProcessor
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class TerminalConversation:
         except BrokenPipeError:  # the reader of the output has exited
             raise
         except LOST as error:
-            if not limit.expired() and not failed_in_simulation(error):  # shown in the summary
+            if not limit.expired() and not is_simulated_failure(error):  # shown in the summary
                 self.errors.append(f"the connection was lost: {error}")
                 self._show(self._listener.happening("lost", text=str(error)))
         except asyncio.CancelledError:  # Ctrl-C: the summary still follows

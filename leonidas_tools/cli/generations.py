@@ -66,10 +66,10 @@ def check_profile(name: str) -> None:
     Raises:
         ConfigurationError: The profile is unknown; the message names the closest.
     """
-    from leonidas_tools.live.profiles import named_profile
+    from leonidas_tools.live.profiles import find_profile
 
     if name != ALL:
-        named_profile(name)
+        find_profile(name)
 
 
 def model_of(profile: str | None, *, vertex: bool) -> str:

@@ -113,7 +113,7 @@ async def _explain(
     from leonidas_tools.rules.engine import Circumstances
     from leonidas_tools.rules.engine import explain as explained
     from leonidas_tools.rules.rule import REQUIRES_APPROVAL, Mode
-    from leonidas_tools.rules.subject import with_facts
+    from leonidas_tools.rules.subject import add_facts
     from leonidas_tools.tools.metadata import as_enum
 
     async with open_tools(config, needed=name) as tools:
@@ -124,7 +124,7 @@ async def _explain(
         arguments: Mapping[str, Any] = given
         if given:
             valid = _valid(tool, given)
-            arguments = with_facts(tool.metadata, valid)
+            arguments = add_facts(tool.metadata, valid)
         about = Circumstances(arguments=arguments, mode=asked, user=user)
         decide, candidates = explained(rules, about)
         decides = next((each.rule.name for each in candidates if each.decides), None)

@@ -182,11 +182,11 @@ def _is_of_toolbox(statement: ast.stmt) -> bool:
 
 def _load_toolbox(source: str, name: str, settings: "Settings", file: Path) -> _Listed:
     """Import a toolbox, and create its tools with its settings or their defaults."""
-    from leonidas_tools.runtime.ruling import refused_root
-    from leonidas_tools.runtime.toolboxes import opened_roots, reach_of, read_toolbox_settings
+    from leonidas_tools.runtime.ruling import find_refused_root
+    from leonidas_tools.runtime.toolboxes import build_opened_roots, reach_of, read_toolbox_settings
     from leonidas_tools.settings.problem import Problem
     from leonidas_tools.settings.toolbox_settings import ToolboxSettings
-    from leonidas_tools.tools.discovery import find_toolbox, made_tools
+    from leonidas_tools.tools.discovery import build_tools, find_toolbox
 
     named = {toolbox.name: toolbox for toolbox in settings.toolboxes}
     try:
@@ -194,9 +194,9 @@ def _load_toolbox(source: str, name: str, settings: "Settings", file: Path) -> _
     except RegistryError as error:
         return _Listed(name=name, source=source, state=str(error))
     given = named.get(name, ToolboxSettings(name=name))
-    opened = opened_roots(file)
+    opened = build_opened_roots(file)
     own, problems = read_toolbox_settings(toolbox.settings, given, settings.written, opened)
-    if (refused := refused_root(settings, file, opened.opened, ())) is not None:
+    if (refused := find_refused_root(settings, file, opened.opened, ())) is not None:
         own, problems = None, [*problems, Problem(refused[1], (refused[0],))]
     if own is None:
         what = "; ".join(
@@ -205,7 +205,7 @@ def _load_toolbox(source: str, name: str, settings: "Settings", file: Path) -> _
         state = f"wrong settings: {what}" if name in named else f"needs settings: {what}"
         return _Listed(name=name, source=source, state=state, toolbox=toolbox)
     try:
-        tools = made_tools(name, toolbox, own)
+        tools = build_tools(name, toolbox, own)
     except RegistryError as error:
         return _Listed(name=name, source=source, state=str(error), toolbox=toolbox)
     state = "in the settings" if name in named else "can be loaded"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leonidas_tools.console.app import console_app
 from leonidas_tools.console.talk import MAX_MESSAGE_BYTES
 from leonidas_tools.mcp_server.guard import is_loopback
-from leonidas_tools.mcp_server.serving import QuietServer, address_of, configured, listening
+from leonidas_tools.mcp_server.serving import QuietServer, address_of, build_config, listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ async def serve_console(  # noqa: PLR0913 - each is an option of the server
     names = (*hosts, *(() if is_loopback(host) else (host,)))
     app = console_app(tools, token=token, hosts=names, origins=origins, agents=agents)
     with listening(host, port) as listener:
-        http = QuietServer(configured(app, longest_message_bytes=MAX_MESSAGE_BYTES))
+        http = QuietServer(build_config(app, longest_message_bytes=MAX_MESSAGE_BYTES))
         serving: asyncio.Task[None] | None = None
         try:
             async with app:

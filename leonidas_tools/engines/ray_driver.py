@@ -25,7 +25,7 @@ from leonidas_tools.workers.worker_process import (
     Channel,
     failure_of,
     fields_of,
-    found,
+    find_function,
     load_main,
 )
 
@@ -125,7 +125,7 @@ def _messages(
     try:
         if work.main is not None:
             load_main(*work.main)
-        function = found(*work.target)
+        function = find_function(*work.target)
         args, kwargs = pickle.loads(work.pickled)  # noqa: S301 - from the session
     except BaseException as error:  # noqa: BLE001 - the edge: importing runs the tool's own module
         yield _json(["unloadable", type(error).__name__, raised_at(error)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from leonidas_tools.gateway.app import GatewayApp, gateway_app
 from leonidas_tools.mcp_server.guard import is_loopback
-from leonidas_tools.mcp_server.serving import QuietServer, address_of, configured, listening
+from leonidas_tools.mcp_server.serving import QuietServer, address_of, build_config, listening
 
 if TYPE_CHECKING:
     import socket
@@ -72,7 +72,7 @@ async def serve_gateway(  # noqa: PLR0913 - each is an option of the server
 async def _serve(
     app: GatewayApp, listener: socket.socket, on_listening: Callable[[str], object] | None
 ) -> None:
-    config = configured(app, longest_message_bytes=MAX_MESSAGE_BYTES)
+    config = build_config(app, longest_message_bytes=MAX_MESSAGE_BYTES)
     http = QuietServer(config)
     serving: asyncio.Task[None] | None = None
     try:

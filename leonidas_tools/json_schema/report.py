@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.results.similar import closest
-from leonidas_tools.results.texts import join, say, shortened
+from leonidas_tools.results.texts import join, say, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -49,7 +49,7 @@ def path_text(path: Iterable[str | int]) -> str:
         if isinstance(key, int):
             text += f"[{key}]"
             continue
-        key = shortened(key, MAX_KEY_LENGTH)  # noqa: PLW2901 - a model may write keys without end
+        key = shorten(key, MAX_KEY_LENGTH)  # noqa: PLW2901 - a model may write keys without end
         if key.isidentifier():
             text += f".{key}" if text else key
         elif text:
@@ -74,7 +74,7 @@ def value_text(value: Any) -> str:
             text += piece
             if len(text) > MAX_VALUE_LENGTH:
                 break
-    return shortened(text, MAX_VALUE_LENGTH)
+    return shorten(text, MAX_VALUE_LENGTH)
 
 
 def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:

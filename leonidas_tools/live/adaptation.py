@@ -33,7 +33,7 @@ class Adaptation:
     ==============================  ================================================================
     NON_BLOCKING                    BLOCKING: the model waits, and gets no interim responses
     BLOCKING                        NON_BLOCKING; its response is scheduled INTERRUPT unless it sets
-                                    another: the model must not speak on without it for long
+                                    another: the model must not speak for long without it
     scheduling                      none
     interim responses               none
     `parameters_json_schema`        `parameters`, in the subset of OpenAPI
@@ -95,14 +95,14 @@ class Adaptation:
             "scheduling": self._scheduling(name, response.scheduling, interim=interim),
             "will_continue": self._will_continue(name, interim=interim, begun=begun),
         }
-        readable = self._with_readable(response, self.profile.response_media)
+        readable = self._remove_unreadable(response, self.profile.response_media)
         return readable.model_copy(update=changes)
 
     def outcome(self, response: types.FunctionResponse) -> types.FunctionResponse:
         """Return a copy of a response that is sent as content, which may have images."""
-        return self._with_readable(response, _IMAGES if self.profile.client_content else ())
+        return self._remove_unreadable(response, _IMAGES if self.profile.client_content else ())
 
-    def _with_readable(
+    def _remove_unreadable(
         self, response: types.FunctionResponse, kinds: Container[str]
     ) -> types.FunctionResponse:
         """Return a response without files of other types, which its message names."""
@@ -112,10 +112,10 @@ class Adaptation:
             return response
         left_out = sorted({_mime_type(part) for part in parts if part not in kept})
         names = ", ".join(left_out)
-        self._say(f"does not read {names} in a response: left out")
+        self._warn_once(f"does not read {names} in a response: left out")
         content = response.response or {}
-        told = self._wording().text("media_unread", types=names)
-        changed = {**content, "message": " ".join(filter(None, [content.get("message"), told]))}
+        note = self._wording().text("media_unread", types=names)
+        changed = {**content, "message": " ".join(filter(None, [content.get("message"), note]))}
         return response.model_copy(update={"response": changed, "parts": kept or None})
 
     def _tool(self, tool: types.Tool) -> types.Tool:
@@ -125,7 +125,7 @@ class Adaptation:
         return tool.model_copy(update={"function_declarations": adapted})
 
     def _declaration(self, declaration: types.FunctionDeclaration) -> types.FunctionDeclaration:
-        name, asked = declaration.name or "", _asked(declaration)
+        name, asked = declaration.name or "", _requested_behavior(declaration)
         behavior = self._behaviors[name] = self._effective(name, asked)
         field: types.Behavior | None = None
         # Set explicitly even if it is the default: then the behavior does not depend on what the
@@ -148,12 +148,12 @@ class Adaptation:
             return asked
         if asked is ToolBehavior.BLOCKING:
             self._wanted_to_block.add(name)
-            self._say(
+            self._warn_once(
                 f"does not support BLOCKING, which {name!r} requests: it may speak before the "
                 "response"
             )
         else:
-            self._say(f"does not support NON_BLOCKING: it is silent while {name!r} runs")
+            self._warn_once(f"does not support NON_BLOCKING: it is silent while {name!r} runs")
         return profile.default_behavior
 
     def _scheduling(
@@ -163,7 +163,7 @@ class Adaptation:
             return None
         if not self.profile.scheduling:
             if asked is not None:
-                self._say(f"does not support scheduling: that of {name!r} is ignored")
+                self._warn_once(f"does not support scheduling: that of {name!r} is ignored")
             return None
         if asked is None and not interim and name in self._wanted_to_block:
             return types.FunctionResponseScheduling.INTERRUPT
@@ -173,10 +173,10 @@ class Adaptation:
         if self.takes_interim(name):
             return True if interim else (False if begun else None)
         if interim:
-            self._say(f"does not support interim responses: no progress of {name!r} is sent")
+            self._warn_once(f"does not support interim responses: no progress of {name!r} is sent")
         return None
 
-    def _say(self, message: str) -> None:
+    def _warn_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
             logger.warning("The model (%s) %s", self.profile.name, message)
@@ -198,7 +198,7 @@ def _mime_type(part: types.FunctionResponsePart) -> str:
     return given.partition(";")[0].strip().lower()
 
 
-def _asked(declaration: types.FunctionDeclaration) -> ToolBehavior | None:
+def _requested_behavior(declaration: types.FunctionDeclaration) -> ToolBehavior | None:
     behavior = declaration.behavior
     if behavior is None or behavior is types.Behavior.UNSPECIFIED:
         return None

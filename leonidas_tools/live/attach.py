@@ -21,7 +21,7 @@ from leonidas_tools.live import connection
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
 from leonidas_tools.live.input_buffer import REALTIME, InputBuffer
-from leonidas_tools.live.profiles import UNKNOWN, named_profile, profile_for
+from leonidas_tools.live.profiles import UNKNOWN, find_profile, profile_for
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.live.state import LiveState
@@ -78,7 +78,7 @@ async def attached(
         answering.result()
 
 
-def adapted(tools: list[types.Tool], model: str, *, vertex: bool) -> list[types.Tool]:
+def adapt_declarations(tools: list[types.Tool], model: str, *, vertex: bool) -> list[types.Tool]:
     """Return the declarations as a model reads them; see `AdvancedToolProcessor.declarations`."""
     return Adaptation(profile_for(model, vertex=vertex)).declarations(tools)
 
@@ -104,7 +104,7 @@ class _PlainSession(Stage):
         model: str | None,
     ) -> None:
         vertex = bool(session._api_client.vertexai)  # noqa: SLF001 - it has no public name
-        profile = profile_for(model, vertex=vertex) if model else named_profile(UNKNOWN)
+        profile = profile_for(model, vertex=vertex) if model else find_profile(UNKNOWN)
         # A copy with the same socket keeps the methods that the wrappers replace.
         self._session = copy.copy(session)
         self._tools = tools

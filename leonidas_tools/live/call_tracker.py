@@ -43,7 +43,7 @@ class LiveCall:
     confirmed: bool = False  # that message has surely arrived
     inputs_before: int = -1  # count of `note_user_input` when the answer was sent
     settled: bool = False  # nothing more is sent for this call
-    alone: bool = False  # its answer needs a message of its own
+    alone: bool = False  # its response needs a separate message
     deliveries: int = 0  # number of times the answer was sent
     refusals: int = 0  # number of connections closed, perhaps because of its answer
     replaced: bool = False  # a failure replaced an answer that could not be sent
@@ -107,9 +107,9 @@ class CallTracker:
         wire_id = call.id or None
         if wire_id in self._wired:
             return None
-        before = self._same_id(call) if resumed else None
+        before = self._find_by_id(call) if resumed else None
         if before is None and resumed:
-            before = self._before(call, repeats=repeats)
+            before = self._find_earlier(call, repeats=repeats)
         if before is not None:
             logger.info(
                 "The model repeated the call of %r after a reconnect; it does not run again",
@@ -129,7 +129,7 @@ class CallTracker:
             connection=self.connection,
             blocking=blocking,
             turn=turn,
-            earlier=self._with_wire_id(wire_id) if resumed else (),
+            earlier=self._find_by_wire_id(wire_id) if resumed else (),
         )
         self._calls[noted.id] = self._unsettled[noted.id] = noted
         self._wire(noted)
@@ -224,11 +224,11 @@ class CallTracker:
 
     def due(self) -> list[LiveCall]:
         """Return the calls of this connection whose responses the next message carries."""
-        return _together(c for c in self._ready.values() if c.connection == self.connection)
+        return _take_batch(c for c in self._ready.values() if c.connection == self.connection)
 
     def orphaned(self) -> list[LiveCall]:
         """Return the calls of earlier connections whose results the next message carries."""
-        return _together(c for c in self._ready.values() if c.connection != self.connection)
+        return _take_batch(c for c in self._ready.values() if c.connection != self.connection)
 
     def lost_calls(self) -> list[LiveCall]:
         """Return this session's calls of earlier connections, if no response surely arrived."""
@@ -303,7 +303,7 @@ class CallTracker:
             for call in self._unsettled.values()
         )
 
-    def _before(self, call: types.FunctionCall, *, repeats: bool) -> LiveCall | None:
+    def _find_earlier(self, call: types.FunctionCall, *, repeats: bool) -> LiveCall | None:
         """Return the call of an earlier connection that this call repeats under another id.
 
         A call repeats one whose response has not surely arrived. After that it may be a new
@@ -331,7 +331,7 @@ class CallTracker:
                 return known
         return None
 
-    def _same_id(self, call: types.FunctionCall) -> LiveCall | None:
+    def _find_by_id(self, call: types.FunctionCall) -> LiveCall | None:
         """Return the call of an earlier connection with this id, which never runs again."""
         known = self._calls.get(call.id or "")
         if known is None or known.connection == self.connection or known.name != call.name:
@@ -354,7 +354,7 @@ class CallTracker:
             return uuid.uuid4().hex
         return f"{wire_id}~{self.connection}" if wire_id in self._calls else wire_id
 
-    def _with_wire_id(self, wire_id: str | None) -> tuple[str, ...]:
+    def _find_by_wire_id(self, wire_id: str | None) -> tuple[str, ...]:
         """Return our ids of earlier calls with this wire id; a cancelled call keeps only its id.
 
         The tools decide which of them was the same call, and whether it may run again.
@@ -397,7 +397,7 @@ def _are_same(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) ->
     return one is None or other is None or one == other
 
 
-def _together(calls: Iterable[LiveCall]) -> list[LiveCall]:
+def _take_batch(calls: Iterable[LiveCall]) -> list[LiveCall]:
     """Return the calls of the next message: the first that needs its own message, else all."""
     ready = list(calls)
     return next(([call] for call in ready if call.alone), ready)

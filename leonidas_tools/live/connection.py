@@ -104,7 +104,7 @@ class Connection:
         await message(self._session)
 
     async def receive(self, receiver: Receiver) -> None:
-        """Pass on the messages in order until the connection closes.
+        """Yield the messages in order until the connection closes.
 
         Raises:
             google.genai.errors.APIError: The connection is closed; its code says why.
@@ -155,11 +155,11 @@ class Connection:
         began = now()
         pong: asyncio.Future[float] = await self._socket.ping()
 
-        def answered(done: asyncio.Future[float]) -> None:
+        def on_pong(done: asyncio.Future[float]) -> None:
             if not done.cancelled() and done.exception() is None:
                 confirm(now() - began)
 
-        pong.add_done_callback(answered)
+        pong.add_done_callback(on_pong)
         return pong
 
     async def close(self) -> bool:
@@ -205,7 +205,7 @@ class _Received:
         self._arguments = ()
         if values > MAX_VALUES:
             unread, self._unread = self._unread, None  # consumed, even if the next line raises
-            self._unread, self._arguments = _without_arguments(unread)
+            self._unread, self._arguments = _remove_arguments(unread)
         parts = sound_parts(self._unread)
         if parts is not None:
             self._unread = None
@@ -228,7 +228,7 @@ class _Received:
         return received
 
 
-def _without_arguments(text: bytes) -> tuple[bytes, Sequence[Any]]:
+def _remove_arguments(text: bytes) -> tuple[bytes, Sequence[Any]]:
     """Return a message without the arguments of its calls, and those arguments.
 
     The model waits for a response even if a call has too many arguments to run.
@@ -284,11 +284,11 @@ def _is_unreadable_reply(error: Exception) -> bool:
     return is_of_form or str(error).startswith(("Failed to parse response", "Exceeds the limit"))
 
 
-def failed_in_simulation(error: BaseException) -> bool:
+def is_simulated_failure(error: BaseException) -> bool:
     """Return whether a step of a simulated scenario has failed, so that a retry cannot help."""
     return isinstance(error, errors.APIError) and error.code == _STEP_FAILED
 
 
-def ended_by_server(error: BaseException) -> bool:
+def is_closed_by_server(error: BaseException) -> bool:
     """Return whether the server has closed the connection normally."""
     return isinstance(error, errors.APIError) and error.code == NORMAL

@@ -23,7 +23,7 @@ from leonidas_tools.live.profiles import (
     UNKNOWN,
     ModelProfile,
     closest_profile,
-    named_profile,
+    find_profile,
     profile_for,
 )
 from leonidas_tools.live.runner import ConversationRunner
@@ -188,7 +188,7 @@ class GeminiLiveProcessor(Stage):
         """
         session = stream.session()
         speech = session.get(SpeechState)
-        tools = self._declared_in(stream.tools())
+        tools = self._resolve_declared(stream.tools())
         state = self._state(session, tools, speech.current.voice)
         state.take_audio = take_audio
         conversation = Conversation(state)
@@ -206,7 +206,7 @@ class GeminiLiveProcessor(Stage):
                 running.cancel()
                 await asyncio.wait([running])
 
-    def _declared_in(self, tools: object | None) -> DeclaresTools:
+    def _resolve_declared(self, tools: object | None) -> DeclaresTools:
         """Return the source of declarations: by default `tools`, which are those of the stream."""
         if self.tools is not None:
             return self.tools
@@ -310,7 +310,7 @@ def _profile(profile: ModelProfile | str | None, model: str, *, vertex: bool) ->
     if isinstance(profile, ModelProfile):
         return profile
     if profile:
-        return named_profile(profile)
+        return find_profile(profile)
     found = profile_for(model, vertex=vertex)
     if found.name == UNKNOWN:
         logger.warning(

@@ -76,7 +76,7 @@ class GradualSocket(ClientConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection, after the rest of the data."""
         self._end = functools.partial(super().connection_lost, exc)
-        self._go_on()
+        self._continue()
 
     def process_event(self, event: Event) -> None:
         """Process a frame."""
@@ -135,9 +135,9 @@ class GradualSocket(ClientConnection):
         if self.transport.get_write_buffer_size() > _MAX_UNSENT_BYTES:
             self._unprocessed.clear()
             self.transport.abort()
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Process the next piece in the next turn of the loop; without one, read or end."""
         if self._unprocessed:
             self.transport.pause_reading()
@@ -155,7 +155,7 @@ class GradualSocket(ClientConnection):
 
     def _resume(self) -> None:
         self._is_full = False
-        self._go_on()
+        self._continue()
 
 
 def _bytes(message: str | bytes) -> bytes:

@@ -52,7 +52,7 @@ def status_part(event: Mapping[str, Any], metadata: dict[str, Any]) -> StatusPar
     )
 
 
-def typed_text(part: ProcessorPart) -> str | None:
+def read_typed_text(part: ProcessorPart) -> str | None:
     """Return the text that the user has typed; return `None` or "" for other parts."""
     is_users = part.role != "model" and part.substream_name in _TYPED_IN
     return part.part.text if is_users else None
@@ -73,7 +73,7 @@ class _SpokenTurns:
 
     def typed(self, part: ProcessorPart) -> None:
         """Handle a part of the user's input."""
-        if text := typed_text(part):
+        if text := read_typed_text(part):
             self._turn("user").words += text
             self._end("user")
 

@@ -79,11 +79,11 @@ class OutgoingScheduler:
         """Return the next message, if there is one to send now."""
         self._quiet_before = self._state.turn.quiet_at
         message = (
-            self._ends_of_lost_calls()
+            self._end_lost_calls()
             or self._answers()
             or self._tools()
             or self._outcomes()
-            or self._said()
+            or self._next_input()
         )
         self.chosen += message is not None
         return message
@@ -104,7 +104,7 @@ class OutgoingScheduler:
             times.append(self._blocked_since + (state.gate_seconds or 0.0))
         return min((time for time in times if time is not None and time > since), default=None)
 
-    def _ends_of_lost_calls(self) -> Message | None:
+    def _end_lost_calls(self) -> Message | None:
         """Return responses that end the wait of a resumed session for calls it no longer answers.
 
         It does not use them, so the results follow as conversation text.
@@ -122,13 +122,13 @@ class OutgoingScheduler:
     def _answers(self) -> Message | None:
         state = self._state
         responses = [
-            state.adaptation.response(self._addressed(call, part), final=False)
+            state.adaptation.response(self._address(call, part), final=False)
             for call, part in state.calls.interim()
             if state.adaptation.takes_interim(call.name)
         ]
         due = state.calls.due()
         responses += [
-            state.adaptation.response(self._addressed(call, call.answer), begun=call.begun)
+            state.adaptation.response(self._address(call, call.answer), begun=call.begun)
             for call in due
             if call.answer is not None
         ]
@@ -139,14 +139,14 @@ class OutgoingScheduler:
             state.turn.model_spoke(state.now())  # or will in a moment
         return answers_message(responses)
 
-    def _addressed(self, call: LiveCall, part: ProcessorPart) -> types.FunctionResponse:
+    def _address(self, call: LiveCall, part: ProcessorPart) -> types.FunctionResponse:
         """Return the response with the server's id, and with its late scheduling if it is late."""
         response = part.part.function_response
         assert response is not None
         # The Developer API requires an id; Vertex AI accepts no id that it has not sent.
         ours = call.id if self._state.needs_ids else None
         update: dict[str, Any] = {"id": call.wire_id or ours}
-        late = _late(part)
+        late = _late_scheduling(part)
         if late is not None and not response.will_continue and call.turn != self._state.turn.number:
             update["scheduling"] = types.FunctionResponseScheduling(late.value)
         return response.model_copy(update=update)
@@ -170,7 +170,7 @@ class OutgoingScheduler:
 
         async def send(session: AsyncSession) -> None:
             await update(session)
-            state.publish("tools_changed", tools=_names(tools))
+            state.publish("tools_changed", tools=_declared_names(tools))
 
         return send
 
@@ -192,18 +192,18 @@ class OutgoingScheduler:
             return None
         state.calls.sent(orphaned, self.chosen + 1)
         parts = [call.answer for call in orphaned if call.answer is not None]
-        silent = all(_late(part) is ToolScheduling.SILENT for part in parts)
+        silent = all(_late_scheduling(part) is ToolScheduling.SILENT for part in parts)
         if not silent:
             state.turn.model_spoke(now)
-        told = [
+        outcomes = [
             state.adaptation.outcome(answer)
             for part in parts
             if (answer := part.part.function_response) is not None
         ]
         heading = wording_of(state.source).text("late_outcomes")
-        return outcomes_message(told, state.profile, heading=heading, silent=silent)
+        return outcomes_message(outcomes, state.profile, heading=heading, silent=silent)
 
-    def _said(self) -> Message | None:
+    def _next_input(self) -> Message | None:
         state = self._state
         if not state.inputs:
             return None
@@ -235,11 +235,11 @@ class OutgoingScheduler:
         return now < self._blocked_since + limit
 
 
-def _late(part: ProcessorPart) -> ToolScheduling | None:
+def _late_scheduling(part: ProcessorPart) -> ToolScheduling | None:
     """Return the scheduling of a response that comes after the user has spoken again."""
     plan = part.metadata.get(SCHEDULING)
     return plan.late if isinstance(plan, Scheduling) else None
 
 
-def _names(tools: list[types.Tool]) -> list[str]:
+def _declared_names(tools: list[types.Tool]) -> list[str]:
     return [each.name or "" for tool in tools for each in tool.function_declarations or ()]

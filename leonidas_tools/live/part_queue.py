@@ -26,7 +26,7 @@ _BURST = 64
 _MAX_BYTES = 64 * 1024 * 1024
 """Bytes of speech and text that wait for the reader: twenty minutes of speech."""
 _PART_BYTES = 1024
-"""Size of a part beside its content."""
+"""Size of a part without its content."""
 
 
 class PartQueue:

@@ -118,7 +118,7 @@ def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
         >>> [profile.name for profile in load_profiles()][:2]
         ['3.8-live-extended-thinking', '3.8-live']
     """
-    profiles = _built_in()
+    profiles = _read_built_in()
     for path in map(Path, reversed(files)):
         profiles = (*_read(read_text(path), path, profiles), *profiles)
     return profiles
@@ -133,10 +133,10 @@ def profile_for(
         >>> profile_for("models/gemini-3.8-live").name, profile_for("gemini-9-live").name
         ('3.8-live', 'unknown')
     """
-    for profile in _built_in() if profiles is None else profiles:
+    for profile in _read_built_in() if profiles is None else profiles:
         if profile.fits(model, vertex=vertex):
             return profile
-    return named_profile(UNKNOWN)
+    return find_profile(UNKNOWN)
 
 
 def closest_profile(model: str, *, vertex: bool = False) -> str:
@@ -150,27 +150,27 @@ def closest_profile(model: str, *, vertex: bool = False) -> str:
 
     names = {
         pattern.replace("*", ""): profile.name
-        for profile in reversed(_built_in())  # if two are alike, the first wins
+        for profile in reversed(_read_built_in())  # if two are alike, the first wins
         if profile.name != UNKNOWN and profile.vertex in (None, vertex)
         for pattern in profile.models
     }
     return names[process.extractOne(model.rpartition("/")[2].lower(), list(names))[0]]
 
 
-def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> ModelProfile:
+def find_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> ModelProfile:
     """Return the profile of that name.
 
     Raises:
         ConfigurationError: No profile has that name.
     """
-    available = _built_in() if profiles is None else profiles
+    available = _read_built_in() if profiles is None else profiles
     for profile in available:
         if profile.name == name:
             return profile
-    raise ConfigurationError(_no_profile(name, available))
+    raise ConfigurationError(_unknown_profile_error(name, available))
 
 
-def _no_profile(name: str, available: Iterable[ModelProfile]) -> str:
+def _unknown_profile_error(name: str, available: Iterable[ModelProfile]) -> str:
     names = [profile.name for profile in available]
     near = closest(name, names)
     hint = f"did you mean {near!r}? There" if near else "there"
@@ -178,7 +178,7 @@ def _no_profile(name: str, available: Iterable[ModelProfile]) -> str:
 
 
 @functools.cache
-def _built_in() -> tuple[ModelProfile, ...]:
+def _read_built_in() -> tuple[ModelProfile, ...]:
     text = (importlib.resources.files(__package__) / "profiles.yaml").read_text("utf-8")
     return tuple(_read(text, Path("profiles.yaml"), ()))
 
@@ -217,7 +217,7 @@ def _profile(
     if _LIKE in own:
         like = str(own.pop(_LIKE))
         try:
-            base = _taken_over(named_profile(like, known), own)
+            base = _inherit_fields(find_profile(like, known), own)
         except ConfigurationError as error:
             return None, [Problem(error.message, (name, _LIKE))]
     try:
@@ -228,7 +228,7 @@ def _profile(
     return None, [dataclasses.replace(each, path=(name, *each.path)) for each in found]
 
 
-def _taken_over(base: ModelProfile, own: Mapping[str, Any]) -> dict[str, Any]:
+def _inherit_fields(base: ModelProfile, own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a profile inherits, and the sources of all its fields."""
     fields = {key: value for key, value in base.model_dump().items() if key not in own}
     said = own.get("sources", {})

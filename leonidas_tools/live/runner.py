@@ -88,18 +88,18 @@ class ConversationRunner:
                 if not self._conversation.over:
                     self._conversation.lost(connection.NORMAL, "")
             if not self._conversation.over:
-                await self._left()
+                await self._pause_after_leaving()
         except connection.LOST as error:
             if self._number > number:
-                await self._lost(error)
+                await self._handle_loss(error)
             else:
-                await self._refused(setup, error)
+                await self._handle_refusal(setup, error)
         except (TypeError, ValueError) as error:  # Google's client cannot write this setup
             if self._number > number or not self._conversation.refused(setup):
                 raise
             logger.warning("The setup cannot be sent: %s", connection.message_of(error))
 
-    async def _left(self) -> None:
+    async def _pause_after_leaving(self) -> None:
         """Wait if we have left several connections in quick succession."""
         self._note_stable()
         self._stable_at = self._state.now()
@@ -107,15 +107,15 @@ class ConversationRunner:
             await self._delay()
         self._failures += 1
 
-    async def _lost(self, error: BaseException) -> None:
+    async def _handle_loss(self, error: BaseException) -> None:
         announced = self._state.renewal.deadline is not None
         self._note_stable()
         code = connection.code_of(error)
         said = connection.message_of(error)
         self._conversation.lost(code, said)
-        if connection.failed_in_simulation(error):
+        if connection.is_simulated_failure(error):
             raise error
-        if connection.ended_by_server(error) and not announced and self._state.handle is None:
+        if connection.is_closed_by_server(error) and not announced and self._state.handle is None:
             self._ended = True
             return
         if self._state.inputs.ended:  # retry once, to send the rest of the input
@@ -128,7 +128,7 @@ class ConversationRunner:
             await self._wait(error)
         self._failures += 1
 
-    async def _refused(self, setup: Setup, error: BaseException) -> None:
+    async def _handle_refusal(self, setup: Setup, error: BaseException) -> None:
         self._failures += 1
         said = connection.message_of(error)
         self._state.publish("connection_refused", reason=said[:_REASON])
@@ -188,7 +188,7 @@ class ConversationRunner:
         await asyncio.wait({receiving}, timeout=_ARRIVAL_SECONDS)
 
     async def _send(self, link: connection.Connection) -> None:
-        """Send what is queued, until nothing is left or another connection is wanted."""
+        """Send the queued messages, until the queue is empty or another connection is needed."""
         changed = self._state.changed
         while True:
             changed.clear()

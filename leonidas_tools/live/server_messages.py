@@ -55,7 +55,7 @@ class ServerMessageHandler:
         """Handle one message."""
         state = self._state
         for part in parts_of(message):
-            heard = self._noted(part)
+            heard = self._process_part(part)
             if heard is not None:
                 state.out.put(heard)
         update, go_away = message.session_resumption_update, message.go_away
@@ -78,14 +78,14 @@ class ServerMessageHandler:
                 out.put(part)
         # The sender is not woken: audio causes no message, and the sender checks for quiet itself.
 
-    def _noted(self, part: ProcessorPart) -> ProcessorPart | None:
+    def _process_part(self, part: ProcessorPart) -> ProcessorPart | None:
         """Update the state, and return the part for the listener, if there is one."""
         inner = part.part
         if inner.function_call is not None:
             self._state.turn.model_spoke(self._state.now())
             if self._is_copy(inner.function_call, _IN_MODEL_TURN in part.metadata):
                 return None
-            return self._asked(inner.function_call)
+            return self._process_call(inner.function_call)
         if inner.function_response is not None and part.tool_cancellation:
             identifier = self._state.calls.cancel(part.tool_cancellation)
             if identifier == part.tool_cancellation:
@@ -114,7 +114,7 @@ class ServerMessageHandler:
         elif part.part.inline_data is not None or part.part.text:
             turn.model_spoke(now)
 
-    def _asked(self, asked: types.FunctionCall) -> ProcessorPart | None:
+    def _process_call(self, asked: types.FunctionCall) -> ProcessorPart | None:
         state = self._state
         # If the server has never reported the user's speech, its silence counts for 60 s only.
         silent = not state.calls.user_spoke and (
@@ -187,15 +187,15 @@ def parts_of(message: types.LiveServerMessage) -> Iterator[ProcessorPart]:
     if message.tool_call is not None:
         for call in message.tool_call.function_calls or ():
             yield _call(types.Part(function_call=call))
-    for identifier in _cancelled(message):
+    for identifier in _cancelled_ids(message):
         yield ProcessorPart.from_tool_cancellation(function_call_id=identifier)
     for name in type(message).model_fields:
         value = getattr(message, name)
         if value is not None and name not in _OWN_FIELDS:
-            yield _about({name: value.model_dump(mode="json", exclude_none=True)})
+            yield _metadata_part({name: value.model_dump(mode="json", exclude_none=True)})
 
 
-def _cancelled(message: types.LiveServerMessage) -> Sequence[str]:
+def _cancelled_ids(message: types.LiveServerMessage) -> Sequence[str]:
     """Return the ids that a message cancels, at most `_MAX_CANCELLED`."""
     cancellation = message.tool_call_cancellation
     ids = [] if cancellation is None else cancellation.ids or []
@@ -230,7 +230,7 @@ def _content(content: types.LiveServerContent) -> Iterator[ProcessorPart]:
                 metadata={"finished": True} if said.finished else {},
             )
     if flags := _flags(content):
-        yield _about(flags)
+        yield _metadata_part(flags)
 
 
 def _flags(content: types.LiveServerContent) -> dict[str, Any]:
@@ -246,5 +246,5 @@ def _flags(content: types.LiveServerContent) -> dict[str, Any]:
     return flags
 
 
-def _about(metadata: dict[str, Any]) -> ProcessorPart:
+def _metadata_part(metadata: dict[str, Any]) -> ProcessorPart:
     return ProcessorPart("", role="model", metadata=metadata)

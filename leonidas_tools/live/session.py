@@ -13,10 +13,10 @@ from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.calls.turns import Turns
-from leonidas_tools.live.connection import ended_by_server
+from leonidas_tools.live.connection import is_closed_by_server
 from leonidas_tools.live.dead_air import SilenceFiller
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents, typed_text
+from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents, read_typed_text
 from leonidas_tools.live.messages import is_input
 from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.part_queue import PartQueue, is_speech
@@ -168,7 +168,7 @@ class _Loop:
                 await self._converse()
                 reading.cancel()
         except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
-            failure = None if ended_by_server(error) else error
+            failure = None if is_closed_by_server(error) else error
         finally:
             for end in ends:
                 end()
@@ -351,7 +351,7 @@ class _TranscriptRecorder:
 
     def typed(self, part: ProcessorPart) -> None:
         """Handle a part of the user's input."""
-        if text := typed_text(part):
+        if text := read_typed_text(part):
             if not self._has_sound:  # text is read at once, and some models mark no end of a turn
                 self._transcript.model_finished()
             self._transcript.user_typed(text)

@@ -100,11 +100,11 @@ class Setup:
             resumption = base.session_resumption.model_copy(update={"handle": self.handle})
             update["session_resumption"] = resumption
         if self.voice is not None:
-            update["speech_config"] = _with_voice(base.speech_config, self.voice)
+            update["speech_config"] = _set_voice(base.speech_config, self.voice)
         return base.model_copy(update=update)
 
 
-def _with_voice(speech: types.SpeechConfig | None, voice: str) -> types.SpeechConfig:
+def _set_voice(speech: types.SpeechConfig | None, voice: str) -> types.SpeechConfig:
     named = types.VoiceConfig(prebuilt_voice_config=types.PrebuiltVoiceConfig(voice_name=voice))
     return (speech or types.SpeechConfig()).model_copy(update={"voice_config": named})
 
@@ -112,7 +112,7 @@ def _with_voice(speech: types.SpeechConfig | None, voice: str) -> types.SpeechCo
 def fit_config(
     config: types.LiveConnectConfig, profile: ModelProfile, *, transcribed: bool
 ) -> types.LiveConnectConfig:
-    """Return the user's configuration, completed and without what the model refuses.
+    """Return the user's configuration, completed, and without fields that the model refuses.
 
     Args:
         config: The configuration of the user, which has precedence.
@@ -165,7 +165,7 @@ def _replacements(config: types.LiveConnectConfig, profile: ModelProfile) -> dic
 def _thinking(
     given: types.ThinkingConfig | None, levels: Sequence[str], model: str
 ) -> types.ThinkingConfig | None:
-    """Return the thinking configuration with one of the levels, or none if there are none."""
+    """Return the thinking configuration with one of the supported levels, if there are any."""
     if not levels:
         if given is not None:
             logger.warning("The model (%s) takes no thinking configuration: left out", model)

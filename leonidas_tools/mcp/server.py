@@ -86,7 +86,7 @@ class MCPServer:
             self._wanted.set()
         self._reason = say("mcp_starting")
         self._set(ServerState.STARTING)
-        self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.name}")
+        self._owner = asyncio.create_task(self._keep_connected(), name=f"mcp:{self.name}")
 
     def stop(self, *, drain: bool = False) -> Coroutine[Any, Any, None]:
         """Refuse new calls at once, and return a coroutine that disconnects.
@@ -159,19 +159,19 @@ class MCPServer:
             status |= self._connection.status
         return status if self.last_error is None else {**status, "last_error": self.last_error}
 
-    async def _own(self) -> None:
+    async def _keep_connected(self) -> None:
         """Keep the server connected until cancelled."""
         try:
             await _import(_CONNECTION)
         except ImportError as error:
-            self._went_down(f"the package {error.name!r} is not installed", "")
+            self._on_down(f"the package {error.name!r} is not installed", "")
             return
         me = asyncio.current_task()
         await keep_connected(
-            until_needed=self._stand_by, serve=self._serve, is_wanted=lambda: self._owner is me
+            until_needed=self._wait_for_call, serve=self._serve, is_wanted=lambda: self._owner is me
         )
 
-    async def _stand_by(self) -> None:
+    async def _wait_for_call(self) -> None:
         """Wait until a call needs the server; return at once if its tools are unknown."""
         from leonidas_tools.mcp.listing.listing import ListingCache
 
@@ -213,7 +213,7 @@ class MCPServer:
                 while await connection.wait_for_change():
                     await self._list_again(connection)
                 # Before the connection is closed, which may take a while.
-                self._went_down(connection.why(None), connection.last_output)
+                self._on_down(connection.why(None), connection.last_output)
                 return now() - ready_at
         except Exception as caught:  # noqa: BLE001 - any error means that the server is down
             error = caught
@@ -222,7 +222,7 @@ class MCPServer:
                 self._connection = None
         # Only the type: the text may contain addresses.
         logger.debug("MCP server %r: %s", self.name, type(error).__name__)
-        self._went_down(connection.why(error), connection.last_output)
+        self._on_down(connection.why(error), connection.last_output)
         return max(now() - ready_at, 0.0)
 
     async def _list(self, connection: MCPConnection) -> None:
@@ -249,7 +249,7 @@ class MCPServer:
             self._listed = listing = listing or self._listed
             self._on_tools([] if listing is None else await self.definitions.read(listing))
 
-    async def _connected(self) -> MCPConnection:
+    async def _ensure_connected(self) -> MCPConnection:
         """Return the open connection, which the first call of a lazy server opens."""
         self._wanted.set()
         if self._is_lazy and self.state in {ServerState.STANDBY, ServerState.STARTING}:
@@ -264,7 +264,7 @@ class MCPServer:
         paused = self._requests.calls.paused(context)
         if paused is not None:
             return to_result(await paused.resume(context))
-        connection = await self._connected()
+        connection = await self._ensure_connected()
         self.definitions.check_trust(tool)
         call = call_of(tool, arguments, context, effect)
         self._calls += 1
@@ -292,7 +292,7 @@ class MCPServer:
     def _is_lazy(self) -> bool:
         return self.settings.start == "lazy"
 
-    def _went_down(self, reason: str, last_output: str) -> None:
+    def _on_down(self, reason: str, last_output: str) -> None:
         self.last_error = f"The MCP server {self.name!r} is down: {reason}{last_output}"
         self._reason = reason
         if self.state is not ServerState.DOWN:

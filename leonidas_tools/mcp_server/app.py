@@ -60,7 +60,7 @@ class MCPApp:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        logging.getLogger("sse_starlette.sse").addFilter(_without_answers)
+        logging.getLogger("sse_starlette.sse").addFilter(_keeps_record)
         sessions = StreamableHTTPSessionManager(
             self.server.mcp,
             session_idle_timeout=self._idle_seconds,
@@ -126,7 +126,7 @@ def mcp_app(
     return MCPApp(ToolServer(tools, patterns, _MAX_SESSIONS), access)
 
 
-def _without_answers(record: logging.LogRecord) -> bool:
+def _keeps_record(record: logging.LogRecord) -> bool:
     """Return whether to keep a log record: those at DEBUG contain the streamed messages."""
     return record.levelno > logging.DEBUG
 

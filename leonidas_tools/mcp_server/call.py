@@ -158,20 +158,20 @@ def to_answer(result: ToolResult) -> CallToolResult:
         ('{"celsius": 21}', {'celsius': 21}, False)
     """
     envelope = result.to_response()
-    media = [_shown(one) for one in result.media]
+    media = [_media_block(one) for one in result.media]
     if not result.ok:
         return CallToolResult(content=[_text(envelope), *media], is_error=True)
-    value, resources = _without_resources(result.result)
+    value, resources = _split_resources(result.result)
     if resources and "result" in envelope:
         envelope["result"] = value
     plain = envelope.keys() <= _PLAIN and envelope["status"] == "ok"
     content = [*media, *resources]
     if not plain or value is not None or not content:
         content.insert(0, _text(value if plain else envelope))
-    return CallToolResult(content=content, structured_content=_structured(value))
+    return CallToolResult(content=content, structured_content=_to_structured(value))
 
 
-def _structured(value: Any) -> dict[str, Any] | None:
+def _to_structured(value: Any) -> dict[str, Any] | None:
     if isinstance(value, Mapping):
         return dict(value)
     return None if value is None or isinstance(value, str) else {"result": value}
@@ -184,12 +184,12 @@ def _text(value: Any) -> TextContent:
     return TextContent(text=text)
 
 
-def _shown(media: Media) -> ContentBlock:
+def _media_block(media: Media) -> ContentBlock:
     kind = AudioContent if media.mime_type.startswith("audio/") else ImageContent
     return kind(data=base64.b64encode(media.data).decode(), mime_type=media.mime_type)
 
 
-def _without_resources(value: Any) -> tuple[Any, list[ContentBlock]]:
+def _split_resources(value: Any) -> tuple[Any, list[ContentBlock]]:
     """Split a value into the rest and its resources."""
     if not isinstance(value, Mapping) or not isinstance(value.get(_RESOURCES), list):
         return value, []

@@ -116,7 +116,7 @@ class ToolServer:
     async def _call(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
-        call = self._resumed(context, params) or self._begun(context, params)
+        call = self._find_resumed(context, params) or self._begin(context, params)
         try:
             step = await call.step()
         except BaseException:
@@ -127,25 +127,25 @@ class ToolServer:
         self._calls.pop(call.id, None)
         return to_answer(step)
 
-    def _begun(self, context: Context, params: mcp_types.CallToolRequestParams) -> ServedCall:
+    def _begin(self, context: Context, params: mcp_types.CallToolRequestParams) -> ServedCall:
         session, arguments = self._sessions.of(context), params.arguments or {}
         call = ServedCall(context, params.name, arguments, session)
         if self._offered.find(params.name) is None:
-            raise self._unknown(call)
+            raise self._record_unknown(call)
         self._calls[call.id] = call
         call.start(self._tools.execute(params.name, arguments, session=session, call_id=call.id))
         return call
 
-    def _unknown(self, call: ServedCall) -> MCPError:
+    def _record_unknown(self, call: ServedCall) -> MCPError:
         """Record the call like any other, and return an error with the closest name."""
-        told = ToolCall(
+        unknown_call = ToolCall(
             name=call.name,
             id=call.id,
             called_as=call.name,
             session=call.session,
             number=next(call.session.numbers),
         )
-        self._tools.executor.end_unstarted(told, self._tools.executor.unknown(told))
+        self._tools.executor.end_unstarted(unknown_call, self._tools.executor.unknown(unknown_call))
         like = closest(call.name, (tool.name for tool in self._offered.listed()), limit=1)
         message = join(
             say("mcp_serve_unknown_tool", tool=call.name[:_MAX_NAME_CHARACTERS]),
@@ -184,7 +184,7 @@ class ToolServer:
             input_requests={ANSWER: elicitation(request)}, request_state=state
         )
 
-    def _resumed(
+    def _find_resumed(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> ServedCall | None:
         """Return the waiting call that a request resumes with an answer, if there is one."""

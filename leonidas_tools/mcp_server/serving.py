@@ -21,7 +21,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp_server.app import MCPApp
 from leonidas_tools.mcp_server.guard import HTTPAccess, TokenBucket, is_loopback
 from leonidas_tools.mcp_server.server import ToolServer
-from leonidas_tools.mcp_server.stdio import Pipes, claimed_pipes, streams
+from leonidas_tools.mcp_server.stdio import Pipes, claim_pipes, streams
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class BoundedConnection(H11Protocol):
         return event
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Switch to the WebSocket protocol, which has limits of its own."""
+        """Switch to the WebSocket protocol, which has separate limits."""
         self._is_upgraded = True
         super().handle_websocket_upgrade(event)
 
@@ -239,7 +239,7 @@ class BoundedConnection(H11Protocol):
 
     def _make_room(self) -> None:
         others = [c for c in self.connections if isinstance(c, BoundedConnection) and c is not self]
-        same = [other for other in others if other._address == self._address]  # noqa: SLF001 - of its own kind
+        same = [other for other in others if other._address == self._address]  # noqa: SLF001 - the same class
         if len(same) >= _MAX_OF_ADDRESS:
             self.transport.abort()
             return
@@ -285,7 +285,7 @@ async def serve_stdio(
     Meanwhile, all printed output goes to standard error. Running calls are cancelled at the end; a
     call that cannot be interrupted has 5 seconds to finish.
     """
-    with contextlib.nullcontext(pipes) if pipes is not None else claimed_pipes() as used:
+    with contextlib.nullcontext(pipes) if pipes is not None else claim_pipes() as used:
         async with ToolServer(tools, patterns, single_client=True) as server:
             try:
                 async with streams(used) as (inbox, outbox):
@@ -319,7 +319,7 @@ async def serve_http(  # noqa: PLR0913 - each is an option of the server
         routed = Starlette(routes=[Route(PATH, app)])
         # A redirect contains the scheme, which is unknown here.
         routed.router.redirect_slashes = False
-        http = QuietServer(configured(routed))
+        http = QuietServer(build_config(routed))
         serving: asyncio.Task[None] | None = None
         try:
             async with app:
@@ -336,7 +336,7 @@ async def serve_http(  # noqa: PLR0913 - each is an option of the server
                 await asyncio.wait({serving})
 
 
-def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvicorn.Config:
+def build_config(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvicorn.Config:
     """Return the uvicorn configuration of an app, with limits and without a server header.
 
     Args:

@@ -55,7 +55,7 @@ class Sessions:
     def of(self, context: Context) -> ToolSession:
         """Return the session of a request."""
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return self._single or self._of_one_request(context)
+            return self._single or self._build_request_session(context)
         connection = context.session._connection  # noqa: SLF001 - no public API returns it
         session: ToolSession | None = connection.state.get(_KEY)
         if session is None:
@@ -70,7 +70,7 @@ class Sessions:
         session.get(PreferredTools).on_change(self._notify)
         return session
 
-    def _of_one_request(self, context: Context) -> ToolSession:
+    def _build_request_session(self, context: Context) -> ToolSession:
         session, caller = ToolSession(), caller_of(context)
         session.get(SessionPolicy).channel = self._channel
         session.put(Results(keeps=False))

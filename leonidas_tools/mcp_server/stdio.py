@@ -56,7 +56,7 @@ class Pipes:
 
 
 @contextmanager
-def claimed_pipes() -> Iterator[Pipes]:
+def claim_pipes() -> Iterator[Pipes]:
     """Reserve standard input and output for messages.
 
     Inside, other readers of standard input find its end, and printed output goes to standard error.
@@ -206,7 +206,7 @@ async def _write(
     def write() -> None:
         while (item := texts.get()) is not None:
             text, written = item
-            error = _written(pipe, text)
+            error = _write_all(pipe, text)
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(settle, written, error)
 
@@ -215,7 +215,7 @@ async def _write(
         async for message in to_send:
             requests.said(message.message)
             written: asyncio.Future[None] = loop.create_future()
-            texts.put((_encoded(message.message), written))
+            texts.put((_encode(message.message), written))
             await written
     except OSError:
         logger.info("The client has disconnected: its pipe is closed")
@@ -224,7 +224,7 @@ async def _write(
         to_send.close()
 
 
-def _encoded(message: JSONRPCMessage) -> bytes:
+def _encode(message: JSONRPCMessage) -> bytes:
     """Return the message as a line of JSON; replace a response without JSON form by an error."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
@@ -233,10 +233,10 @@ def _encoded(message: JSONRPCMessage) -> bytes:
     if not isinstance(message, JSONRPCResponse):
         return b""
     said = ErrorData(code=INTERNAL_ERROR, message="The answer cannot be written as JSON.")
-    return _encoded(JSONRPCError(jsonrpc="2.0", id=message.id, error=said))
+    return _encode(JSONRPCError(jsonrpc="2.0", id=message.id, error=said))
 
 
-def _written(pipe: int, text: bytes) -> OSError | None:
+def _write_all(pipe: int, text: bytes) -> OSError | None:
     try:
         left = memoryview(text)
         while left:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from leonidas_tools.results.texts import shortened
+from leonidas_tools.results.texts import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ def timeline(lanes: Mapping[str, Sequence[Span]]) -> Chart:
         colour, free = _COLOURS[row % len(_COLOURS)], 0.0
         for start, end, label in spans:
             x, width = _x(start, seconds), max(_x(end, seconds) - _x(start, seconds), 2.0)
-            title = f"<title>{_escaped(label)} {start:.2f} to {end:.2f} s</title>"
+            title = f"<title>{_escape_label(label)} {start:.2f} to {end:.2f} s</title>"
             parts.append(
                 f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2" '
                 f'fill="{colour}">{title}</rect>'
@@ -152,11 +152,11 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
 def _text(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
     place = f'x="{x:.1f}" y="{y}" text-anchor="{anchor}"'
     font = f'font-family="sans-serif" font-size="{size}" fill="{_INK}"'
-    return f"<text {place} {font}>{_escaped(text)}</text>"
+    return f"<text {place} {font}>{_escape_label(text)}</text>"
 
 
-def _escaped(text: str) -> str:
-    cut = shortened(text, _MAX_LABEL_LENGTH)
+def _escape_label(text: str) -> str:
+    cut = shorten(text, _MAX_LABEL_LENGTH)
     # XML allows no control characters, not even escaped ones.
     return escape("".join(letter if letter.isprintable() else "·" for letter in cut))
 

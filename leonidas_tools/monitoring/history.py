@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from leonidas_tools.calls.call import ResultStatus, validate_status
 from leonidas_tools.calls.events import EventKind, ToolEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _RETRY = EventKind.RETRY
 _MAX_NAME_LENGTH = 128
@@ -81,16 +78,13 @@ class History:
         wanted = None if status is None else validate_status(status)
         found = (
             _record(row)
-            for row in self._newest_first()
+            for row in reversed(self._rows.copy())  # another thread may be appending
             if (tool is None or row[0] == tool)
             and (wanted is None or row[4] == wanted)
             and (session is None or row[2] == session)
             and (since is None or row[6] >= since)
         )
         return list(islice(found, limit))
-
-    def _newest_first(self) -> Iterator[_Row]:
-        return reversed(self._rows.copy())  # another thread may be appending
 
     def _end(self, event: ToolEvent) -> None:
         call, result = event.call, event.result

@@ -36,7 +36,7 @@ _log = visible_logger(__name__)
 
 _START = EventKind.START
 _COUNTED = frozenset({_START, EventKind.WAIT, EventKind.RETRY, EventKind.FALLBACK})
-"""Kinds of events that are counted, besides those that end a call."""
+"""Kinds of events that are counted, in addition to the ends of calls."""
 _MAX_WAITING = 16
 """Most events counted at once; few, since one call waits until they are counted."""
 _MAX_WAIT_SECONDS = 0.1
@@ -273,7 +273,7 @@ class Monitor:
         if port is None:
             yield
             return
-        page = await asyncio.to_thread(_started_page, self.prometheus(), port)
+        page = await asyncio.to_thread(_start_page, self.prometheus(), port)
         try:
             yield
         finally:
@@ -318,7 +318,7 @@ class Monitor:
                 _log.warning("The event %s of %r was not counted: %s", kind, name, described(error))
 
 
-def _started_page(exporter: PrometheusExporter, port: int) -> AbstractContextManager[str]:
+def _start_page(exporter: PrometheusExporter, port: int) -> AbstractContextManager[str]:
     """Start the page on this port, or on the next one that is free."""
     last = min(port + _MAX_PORTS, _PORTS) - 1
     for tried in range(port, last + 1):

@@ -26,7 +26,7 @@ from leonidas_tools.policies.base import answered
 from leonidas_tools.results.texts import AS_IT_IS, say
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict, stricter
 from leonidas_tools.rules.rule import AFTER_UNTRUSTED, Decide, Mode
-from leonidas_tools.rules.subject import subject_of, with_facts
+from leonidas_tools.rules.subject import add_facts, subject_of
 from leonidas_tools.tools.metadata import AfterUntrusted, fingerprint_of, hash_of
 
 if TYPE_CHECKING:
@@ -80,16 +80,18 @@ class Approval:
             return run(call)
         verdict = self._verdict(call)
         if verdict.decide is _ASK:
-            verdict = self._unasked(call) or verdict
+            verdict = self._autonomous_verdict(call) or verdict
         rule = verdict.rule
         if rule is None or verdict.decide is _ALLOW:
             return run(call)
-        return self._held(call, run, verdict, rule)
+        return self._apply_verdict(call, run, verdict, rule)
 
-    async def _held(self, call: ToolCall, run: Run, verdict: Verdict, rule: Rule) -> ToolResult:
+    async def _apply_verdict(
+        self, call: ToolCall, run: Run, verdict: Verdict, rule: Rule
+    ) -> ToolResult:
         """Deny, record or ask, according to the verdict."""
         if verdict.decide is Decide.DENY:
-            return self._denied(call, rule)
+            return self._deny(call, rule)
         if verdict.decide is Decide.AUDIT:
             _record(call, "always" if verdict.lifted else "allow", rule)
             return await run(call)
@@ -111,10 +113,10 @@ class Approval:
         policy = session.find(SessionPolicy)
         more: tuple[Rule, ...] = () if policy is None else policy.all_rules
         mode = mode or self._mode_of(policy)
-        arguments = with_facts(self.rules.subject.metadata, call.as_run())
+        arguments = add_facts(self.rules.subject.metadata, call.as_run())
         about = Circumstances(arguments=arguments, mode=mode, user=user_of(session))
         verdict = self.rules.decide(about, more)
-        found = self._foreign(call)
+        found = self._untrusted_reason(call)
         if found is None:
             return verdict
         asks = self.rules.verdict_of(AFTER_UNTRUSTED, about, more)
@@ -125,7 +127,7 @@ class Approval:
             return stricter(Verdict(decide=rule.decide, rule=rule), verdict)
         return stricter(asks, verdict)
 
-    def _foreign(self, call: ToolCall) -> Foreign | None:
+    def _untrusted_reason(self, call: ToolCall) -> Foreign | None:
         """Return why the call may follow from untrusted content; `None` if it may not."""
         if self.after_untrusted is AfterUntrusted.ALLOW or not has_read_untrusted(call.session):
             return None
@@ -135,7 +137,7 @@ class Approval:
     def _mode_of(self, policy: SessionPolicy | None) -> Mode:
         return self.mode if policy is None else policy.mode_or(self.mode)
 
-    def _unasked(self, call: ToolCall) -> Verdict | None:
+    def _autonomous_verdict(self, call: ToolCall) -> Verdict | None:
         """Return the verdict on a call that is autonomous by itself; `None` for any other call.
 
         A permission of the session for one call of the tool is used up here.
@@ -145,15 +147,15 @@ class Approval:
             return None
         if policy is not None and not policy.preferred.is_known:
             return None  # the user may have chosen a stricter mode
-        if self._foreign(call) is not None:
+        if self._untrusted_reason(call) is not None:
             return None  # a person is there to ask
         if not call.autonomous and (policy is None or not policy.use_once(call.name)):
             return None
         return self._verdict(call, Mode.AUTONOMOUS)
 
-    def _denied(self, call: ToolCall, rule: Rule) -> ToolResult:
+    def _deny(self, call: ToolCall, rule: Rule) -> ToolResult:
         _record(call, "deny", rule)
-        return wording.build_rule_denial(call.name, _shown(call), rule)
+        return wording.build_rule_denial(call.name, _masked_arguments(call), rule)
 
     async def _ask(
         self, call: ToolCall, run: Run, question: Question, *, has_moved: bool
@@ -180,14 +182,14 @@ class Approval:
         if is_edited or not all(map(operator.is_, in_force, self._in_force(call))):
             here = current()
             return await desk.run(question, decision, waits=not is_edited, instead_of=here)
-        return await self._approved(call, run, question)
+        return await self._run_approved(call, run, question)
 
-    async def _approved(self, call: ToolCall, run: Run, question: Question) -> ToolResult:
+    async def _run_approved(self, call: ToolCall, run: Run, question: Question) -> ToolResult:
         """Run an approved call, which has waited here."""
         desk = call.session.get(Approvals)
         verdict = self._verdict(call)  # the session's mode may have become stricter meanwhile
         if verdict.decide is Decide.DENY and verdict.rule is not None:
-            return self._denied(call, verdict.rule)
+            return self._deny(call, verdict.rule)
         number = current().call.number
         desk.record_approval(number, question)
         try:
@@ -210,7 +212,7 @@ class Approval:
         seconds = rule.deadline_seconds or self.settings.deadline
         # The call as it arrived: user policies will change the new copy again.
         original = invocation.call if invocation.call.name == call.name else call
-        shown, language = _shown(call), policy.language
+        shown, language = _masked_arguments(call), policy.language
         notice, found = self._notice(call, language, changed=asks.outdated)
         # After untrusted content, neither silence nor the model's claim counts as a yes. If the
         # question comes from another process, silence does not count either.
@@ -237,7 +239,7 @@ class Approval:
             call=original,
             fingerprint=self.fingerprint,
             rule=rule,
-            validate=partial(self._edited, call, shown),
+            validate=partial(self._edited_arguments, call, shown),
             asking=self.asking,
             sinks=invocation.sinks,
             position=session.get(Transcript).mark(),
@@ -254,14 +256,14 @@ class Approval:
             untrusted=found,
         )
 
-    def _edited(
+    def _edited_arguments(
         self, call: ToolCall, shown: Mapping[str, Any], edited: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """Return the arguments that a person has edited, with masked secrets restored.
 
         A masked value that is unchanged means the secret; an error quotes no secret.
         """
-        arguments: Mapping[str, Any] = _unmasked(dict(edited), shown, dict(call.as_run()))
+        arguments: Mapping[str, Any] = _restore_masked(dict(edited), shown, dict(call.as_run()))
         try:
             return self.validate(arguments)
         except ToolValidationError as error:
@@ -273,7 +275,7 @@ class Approval:
         self, call: ToolCall, language: str, *, changed: bool
     ) -> tuple[str, Foreign | None]:
         """Return the notice before the question (foreign content, changed tool), and its cause."""
-        notices, found = [], self._foreign(call)
+        notices, found = [], self._untrusted_reason(call)
         if found is not None:
             tools = ", ".join(tool.replace("_", " ") for tool in found.tools[-_MAX_NAMED:])
             notices.append(self.wording.template("after_untrusted", language).format(tools=tools))
@@ -282,12 +284,12 @@ class Approval:
         return " ".join(notices), found
 
 
-def _shown(call: ToolCall) -> dict[str, Any]:
+def _masked_arguments(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of the run with secrets masked, for display and speech."""
     return call.redaction.arguments(call.as_run())
 
 
-def _unmasked(edited: Any, shown: Any, original: Any) -> Any:
+def _restore_masked(edited: Any, shown: Any, original: Any) -> Any:
     """Return an edited value, with the original of each part that is unchanged."""
     if edited == shown:
         return original
@@ -295,11 +297,11 @@ def _unmasked(edited: Any, shown: Any, original: Any) -> Any:
     if kinds == {dict}:
         known = shown.keys() & original.keys()
         return {
-            key: _unmasked(value, shown[key], original[key]) if key in known else value
+            key: _restore_masked(value, shown[key], original[key]) if key in known else value
             for key, value in edited.items()
         }
     if kinds == {list} and len(edited) == len(shown) == len(original):
-        return list(map(_unmasked, edited, shown, original))
+        return list(map(_restore_masked, edited, shown, original))
     return edited
 
 
@@ -315,7 +317,7 @@ def _record(call: ToolCall, decision: str, rule: Rule) -> None:
 
 
 def stop_if_taken_back(call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-    """Run the call, unless the user has said no while the approved call waited for others."""
+    """Run the call, unless the user has withdrawn the approval while the call was waiting."""
     desk = call.session.find(Approvals)
     if desk is not None and desk.is_taken_back(current().call.number):
         return answered(wording.build_denial(call.name, "contradicted"))

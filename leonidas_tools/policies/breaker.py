@@ -169,7 +169,7 @@ class CircuitBreaker:
         before = breaker.state
         admitted = breaker.admit(time())
         if admitted is None:
-            return _refused(call, breaker.wait_seconds(time()))
+            return _build_refusal(call, breaker.wait_seconds(time()))
         places = None
         if before is not _CLOSED:
             places = current().places
@@ -195,7 +195,7 @@ class CircuitBreaker:
             logger.info("The tool %r works again", tool)
 
 
-def _refused(call: ToolCall, seconds: int) -> ToolResult:
+def _build_refusal(call: ToolCall, seconds: int) -> ToolResult:
     error = RetryableError(
         say("circuit_open", tool=call.name),
         status="unavailable",

@@ -58,7 +58,7 @@ async def _result_of(cancelled: OnceCall, calls: OnceCalls, call: ToolCall, run:
             raise
         if result is not None:
             current().begun = True  # if this call is cancelled too, the next one takes its result
-            return _with_note(result, CANCELLED_CALL)
+            return _add_note(result, CANCELLED_CALL)
         earlier = calls.take_cancelled(call)
     return await run(call)
 
@@ -69,10 +69,10 @@ async def _result_of_twin(twin: OnceCall, calls: OnceCalls, call: ToolCall, run:
         return await run(call)
     calls.note_read(twin)
     current().begun = True
-    return _with_note(result, DUPLICATE_CALL)
+    return _add_note(result, DUPLICATE_CALL)
 
 
-def _with_note(result: ToolResult, code: str) -> ToolResult:
+def _add_note(result: ToolResult, code: str) -> ToolResult:
     if result.reason_code == code:
         return result
     return replace(result, message=join(result.message, say(code)), reason_code=code)

@@ -51,9 +51,9 @@ class Before:
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Run the call as the function has changed it, or return the function's result."""
         changed = self.function(call)
-        return run(call) if changed is None else self._changed(call, run, changed)
+        return run(call) if changed is None else self._run_changed(call, run, changed)
 
-    async def _changed(self, call: ToolCall, run: Run, changed: Any) -> ToolResult:
+    async def _run_changed(self, call: ToolCall, run: Run, changed: Any) -> ToolResult:
         if inspect.isawaitable(changed):
             changed = await changed
         if isinstance(changed, ToolResult):
@@ -83,10 +83,10 @@ class After:
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Policy]:
     """Yield the policies of the user, inside a step that normalises the results they create."""
-    policies = [_bounded(policy, options) for policy in shared.users_policies]
+    policies = [_set_max_bytes(policy, options) for policy in shared.users_policies]
     if any(not _leaves_results(policy) for policy in policies):
         yield partial(
-            _normalised, max_bytes=options.max_result_bytes, in_thread=shared.workers.in_thread
+            _normalize, max_bytes=options.max_result_bytes, in_thread=shared.workers.in_thread
         )
     for policy in policies:
         yield policy
@@ -94,7 +94,7 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Policy]:
             yield run_when_awaited
 
 
-def _bounded(policy: Policy, options: EffectiveOptions) -> Policy:
+def _set_max_bytes(policy: Policy, options: EffectiveOptions) -> Policy:
     if type(policy) is Before:
         return replace(policy, max_bytes=options.max_result_bytes)
     return policy
@@ -105,7 +105,7 @@ def _leaves_results(policy: Policy) -> bool:
     return type(policy) is Before or getattr(policy, "leaves_results", False) is True
 
 
-async def _normalised(
+async def _normalize(
     call: ToolCall, run: Run, *, max_bytes: int, in_thread: Callable[..., Awaitable[ToolResult]]
 ) -> ToolResult:
     mask = Masking(call.known) if call.known else None

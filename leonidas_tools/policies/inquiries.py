@@ -63,7 +63,7 @@ class Inquiries:
         result = await run(call)
         while isinstance(result.error, CallPausedError):
             paused = result.error.paused
-            pending = await self._answered(call, paused)
+            pending = await self._await_answer(call, paused)
             if pending is not None:
                 return pending
             paused_calls = call.session.get(PausedCalls)
@@ -74,7 +74,7 @@ class Inquiries:
                 paused_calls.drop(call.number)
         return result
 
-    async def _answered(self, call: ToolCall, paused: OngoingCall) -> ToolResult | None:
+    async def _await_answer(self, call: ToolCall, paused: OngoingCall) -> ToolResult | None:
         """Obtain the answer to a question; return a result if the answer comes later."""
         inquiry = paused.inquiry
         verdict = self._verdict(call, inquiry)

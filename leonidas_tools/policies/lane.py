@@ -96,7 +96,7 @@ class Lane:
         self._lanes = lanes
         self._calls: OrderedDict[Turn, None] = OrderedDict()  # in the order of arrival
         self._inside: OrderedDict[Turn, None] = OrderedDict()
-        self._writes: OrderedDict[Turn, None] = OrderedDict()  # those that wait
+        self._writes: OrderedDict[Turn, None] = OrderedDict()  # waiting writes
 
     @property
     def holder(self) -> Turn | None:
@@ -105,7 +105,9 @@ class Lane:
 
     def enter_now(self, turn: Turn) -> bool:
         """Enter the lane if no wait is needed, and return whether it was entered."""
-        if self._calls and (turn.write or self._before(turn, reversed(self._writes)) is not None):
+        if self._calls and (
+            turn.write or self._find_blocking_write(turn, reversed(self._writes)) is not None
+        ):
             return False
         self._calls[turn] = self._inside[turn] = None
         return True
@@ -115,7 +117,7 @@ class Lane:
         turn.admitted = asyncio.get_running_loop().create_future()
         if turn.write:
             self._writes[turn] = None
-        elif (before := self._before(turn, reversed(self._writes))) is not None:
+        elif (before := self._find_blocking_write(turn, reversed(self._writes))) is not None:
             before.followers.append(turn)
         self._calls[turn] = None
         try:
@@ -137,7 +139,7 @@ class Lane:
         if not self._calls and self._lanes is not None:
             self._lanes.pop(self.key, None)
 
-    def _before(self, read: Turn, writes: Iterable[Turn]) -> Turn | None:
+    def _find_blocking_write(self, read: Turn, writes: Iterable[Turn]) -> Turn | None:
         """Return the write that a read waits for; `writes` wait before it, the latest first."""
         own = next((each for each in writes if each.owner == read.owner), None)
         holder = self.holder
@@ -159,7 +161,7 @@ class Lane:
         earlier = list(takewhile(lambda each: each is not turn, self._writes)) if waiting else ()
         self._writes.pop(turn, None)
         for read in waiting:
-            before = self._before(read, reversed(earlier))
+            before = self._find_blocking_write(read, reversed(earlier))
             if before is None:
                 self._admit(read)
             else:
@@ -222,7 +224,7 @@ class Lanes:
 class InLane:
     """Runs a call when its lane admits it.
 
-    A tool that calls another tool of its own lane is in it already and does not wait for itself.
+    A tool that calls another tool of the same lane already holds it, and does not wait for itself.
     """
 
     name: str

@@ -55,11 +55,11 @@ _ENDS = ".!?…:;,\u3002\uff01\uff1f"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultBudget:
-    """Limits a result, keeps it valid JSON, and states what was left out.
+    """Limits a result, keeps it valid JSON, and states the omissions.
 
-    A long text gets one or two sentences to speak, unless the tool has set them. The texts beside
-    the value count too: the message, the hint, the options and the speech. They may use half of the
-    limit, or all that the value leaves if this is more.
+    A long text gets one or two sentences to speak, unless the tool has set them. The other
+    texts of the result count too: the message, the hint, the options and the speech. They may use
+    half of the limit, or the rest that the value leaves if this is more.
     """
 
     max_bytes: int  # of its JSON, with all but ASCII escaped: four bytes make a token
@@ -80,10 +80,10 @@ class ResultBudget:
         if size <= available:
             return result
         if self.overflow is Overflow.SPILL and call.session.get(Results).keeps:
-            handle = await self._kept(call, body, size)
+            handle = await self._store_body(call, body, size)
             if handle is not None:
                 preview = await self._cut(body, size, max(available - len(handle) - 40, 40), "both")
-                return _spilled(result, handle, preview)
+                return _build_preview(result, handle, preview)
         cut = await self._cut(body, size, available, _KEEPS[self.overflow])
         message = say("result_cut", tokens=self.max_bytes // 4)
         return replace(result, result=cut, message=join(result.message, message))
@@ -93,11 +93,11 @@ class ResultBudget:
             return await self.in_thread(fitting, body, max_bytes, keep)
         return fitting(body, max_bytes, keep)
 
-    async def _kept(self, call: ToolCall, body: Any, size: int) -> str | None:
+    async def _store_body(self, call: ToolCall, body: Any, size: int) -> str | None:
         if size > MAX_ON_LOOP:
-            content = await self.in_thread(_written, call, body)
+            content = await self.in_thread(_serialize, call, body)
         else:
-            content = _written(call, body)
+            content = _serialize(call, body)
         mime_type = "text/plain" if isinstance(body, str) else "application/json"
         session = call.session
         try:
@@ -109,7 +109,7 @@ class ResultBudget:
             return None
 
     def _words_cut(self, result: ToolResult, size: int) -> ToolResult:
-        """Return the result with the texts beside its value cut to the available length."""
+        """Return the result with its other texts cut to the available length."""
         available = max(self.max_bytes - size, self.max_bytes // 2)
         if _length_of_words(result) <= available:
             return result
@@ -137,14 +137,14 @@ class ResultBudget:
 
 
 def _length_of_words(result: ToolResult) -> int:
-    """Return the length of the texts and options beside the value."""
+    """Return the length of the texts and options, without the value."""
     options = None if result.valid_options is None else list(result.valid_options)
     texts = (result.message, result.retry_hint, result.speech)
     of_texts = sum(length(str.__str__(each)) for each in texts if each is not None)
     return of_texts if options is None else of_texts + length(options)
 
 
-def _spilled(result: ToolResult, handle: str, preview: Any) -> ToolResult:
+def _build_preview(result: ToolResult, handle: str, preview: Any) -> ToolResult:
     message = say("result_part", reader=READ_RESULT)
     return replace(
         result,
@@ -153,7 +153,7 @@ def _spilled(result: ToolResult, handle: str, preview: Any) -> ToolResult:
     )
 
 
-def _written(call: ToolCall, body: Any) -> bytes:
+def _serialize(call: ToolCall, body: Any) -> bytes:
     """Return the content to store for a result, with its secrets masked."""
     redaction = call.redaction.hiding(call.arguments)
     text = _text(body)
@@ -193,15 +193,15 @@ def speakable(text: str) -> str | None:
         text = pattern.sub(instead, text)
     found = (" ".join(match[0].split()) for match in _SENTENCE.finditer(text))
     sentences = [sentence for sentence in found if any(map(str.isalnum, sentence))]
-    said = " ".join(map(_ended, sentences[:_MAX_SENTENCES]))
-    return _shortened(said) or None
+    said = " ".join(map(_end_sentence, sentences[:_MAX_SENTENCES]))
+    return _shorten(said) or None
 
 
-def _ended(sentence: str) -> str:
+def _end_sentence(sentence: str) -> str:
     return sentence if sentence[-1] in _ENDS else f"{sentence}."
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     if len(text) <= _MAX_CHARACTERS:
         return text
     kept = text[: _MAX_CHARACTERS - 1]

@@ -89,7 +89,7 @@ class Retry:
             )
             await asyncio.sleep(delay)
             result = await run(call)
-        return self._given_up(result)
+        return self._add_attempts(result)
 
     def _helps(self, result: ToolResult) -> bool:
         if self.kinds is not None:
@@ -105,7 +105,7 @@ class Retry:
         )
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
-    def _given_up(self, result: ToolResult) -> ToolResult:
+    def _add_attempts(self, result: ToolResult) -> ToolResult:
         if not self.attempts or not self._helps(result) or result.message is None:
             return result
         tried = say("tried", count=self.attempts + 1)

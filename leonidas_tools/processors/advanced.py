@@ -109,7 +109,7 @@ class AdvancedToolProcessor(Stage):
         self.monitor = self.runtime.monitor
         self.mcp_servers = self.runtime.mcp_servers
         self._gemini = GeminiDeclarations()
-        self._calls = self._made_stream(json_requests=json_requests)
+        self._calls = self._build_stream(json_requests=json_requests)
 
     def _call_impl(self, content: Any, current_trace: Any) -> AsyncIterator[ProcessorPart]:  # type: ignore[misc]  # final upstream
         is_own = type(self).call is AdvancedToolProcessor.call
@@ -182,9 +182,9 @@ class AdvancedToolProcessor(Stage):
         tools = self._gemini.write(self.runtime.declared(session))
         if model is None:
             return tools
-        from leonidas_tools.live.attach import adapted
+        from leonidas_tools.live.attach import adapt_declarations
 
-        return adapted(tools, model, vertex=vertex)
+        return adapt_declarations(tools, model, vertex=vertex)
 
     def offered(self, session: ToolSession | None = None) -> list[AnyTool]:
         """See `ToolRuntime.offered`."""
@@ -263,7 +263,7 @@ class AdvancedToolProcessor(Stage):
     async def __aexit__(self, *error: object) -> None:
         await self.runtime.__aexit__(*error)
 
-    def _made_stream(self, *, json_requests: bool) -> CallStream:
+    def _build_stream(self, *, json_requests: bool) -> CallStream:
         # One stage instead of four: each generator that a part passes costs time.
         from leonidas_tools.processors.call_stream import CallStream, Front
         from leonidas_tools.processors.category import (

@@ -1,4 +1,4 @@
-"""Run each call in a task beside the stream, and yield its response when it is ready."""
+"""Run each call concurrently with the stream, and yield its response when it is ready."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from leonidas_tools.processors.parts import (
     claim,
     executor_of,
 )
-from leonidas_tools.processors.requests import answered, from_json, is_request
-from leonidas_tools.processors.stage import Mailbox, Stage, progress_source, with_dropped
-from leonidas_tools.settings.effective import refused
+from leonidas_tools.processors.requests import build_answer, from_json, is_request
+from leonidas_tools.processors.stage import Mailbox, Stage, add_dropped, progress_source
+from leonidas_tools.settings.effective import refusal_of
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
@@ -106,10 +106,10 @@ class CallStream(Stage):
                 await asyncio.wait([reading])  # the stages it reads can be closed only then
 
 
-async def _answered(part: ProcessorPart, front: Front) -> ProcessorPart:
+async def _answer_request(part: ProcessorPart, front: Front) -> ProcessorPart:
     """Return the answer to a request; any other part unchanged."""
     asked = from_json(part) if front.json_requests else part
-    return await answered(asked, front.answers, last=True) if is_request(asked) else part
+    return await build_answer(asked, front.answers, last=True) if is_request(asked) else part
 
 
 def _response(ended: tuple[ToolCall, ToolResult] | BaseException) -> ProcessorPart:
@@ -135,12 +135,12 @@ class _Calls:
         """The executors that this stream keeps open, and the sinks of their calls."""
         self._claimants: dict[AnyTool | tuple[AnyTool, str], CategoryProcessor | None] = {}
         """What `_claimant` has found, by tool and the category that the settings give it."""
-        self.ready: Mailbox[_Output] = Mailbox(with_dropped)
+        self.ready: Mailbox[_Output] = Mailbox(add_dropped)
         self._running: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
         """The newest calls that have ended and can still be undone."""
         self._reading = True
-        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._tell)
+        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._on_event)
         self._executor = None if front is None else front.runtime.executor
         registry = ToolRegistry() if front is None else front.runtime.registry
         self._intake = Intake(registry, stream.session(), executor=self._executor)
@@ -161,7 +161,7 @@ class _Calls:
                         await asyncio.sleep(0)
                     continue
                 if self._front is not None and part.metadata:
-                    part = await _answered(part, self._front)  # noqa: PLW2901 - its answer
+                    part = await _answer_request(part, self._front)  # noqa: PLW2901 - its answer
                 self._pass(part)
         except Exception as error:  # noqa: BLE001 - carried to the reader of the stream
             self.ready.put(error)
@@ -181,7 +181,7 @@ class _Calls:
         else:
             self.ready.put_replaceable(part, *source)
 
-    def _tell(self, event: ToolEvent) -> None:
+    def _on_event(self, event: ToolEvent) -> None:
         if event.kind is _PROGRESS:
             self.ready.put_replaceable(EventPart(event), event.call.trace_id)
         else:
@@ -216,7 +216,7 @@ class _Calls:
         new = sinks is None
         if sinks is None:
             sinks = self._held[executor] = executor.with_sinks(self._sinks)
-            stream.leave()  # a tool may read a stream of its own
+            stream.leave()  # a tool may read its own stream
         invocation = executor.start(call, self._end, sinks)
         self._running[call.id or call.trace_id] = invocation
         return executor if new else None
@@ -230,9 +230,9 @@ class _Calls:
             return None
         call, result = taken
         if result is None and call.tool is not None and call.settings is not None:
-            result = refused(call.tool, call.settings)
+            result = refusal_of(call.tool, call.settings)
         if front.asks_categories:
-            return self._claimed(CallPart(part, call, executor), call, executor, result)
+            return self._claim(CallPart(part, call, executor), call, executor, result)
         return call, executor, result
 
     def _pin(
@@ -241,9 +241,9 @@ class _Calls:
         """Return the call that an earlier stage has attached, as `_recognise` does."""
         executor = executor_of(part) or front.runtime.executor
         call, result = pinned(call, tool, executor, front.runtime.settings.current)
-        return self._claimed(CallPart(part, call, executor), call, executor, result)
+        return self._claim(CallPart(part, call, executor), call, executor, result)
 
-    def _claimed(
+    def _claim(
         self, part: CallPart, call: ToolCall, executor: Executor, result: ToolResult | None
     ) -> Recognised | None:
         """Return a call as its category recognises it, or `None` if it was claimed elsewhere."""

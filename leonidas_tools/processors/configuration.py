@@ -8,9 +8,9 @@ from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import settled_parts
 from leonidas_tools.processors.intake import pinned
 from leonidas_tools.processors.parts import CallPart, asks_nothing, attached, executor_of
-from leonidas_tools.processors.requests import Answer, answered, is_request
+from leonidas_tools.processors.requests import Answer, build_answer, is_request
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.settings.shown import shown
+from leonidas_tools.settings.shown import to_display
 from leonidas_tools.settings.watch import WatchedSettings
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ConfigurationProcessor(Stage):
                 call = attached(part)
                 executor = None if call is None else executor_of(part)
                 if call is None or call.tool is None or executor is None:
-                    yield await answered(part, self.answers) if is_request(part) else part
+                    yield await build_answer(part, self.answers) if is_request(part) else part
                     continue
                 call, result = pinned(call, call.tool, executor, self.settings.current)
                 if result is None:
@@ -67,7 +67,7 @@ class ConfigurationProcessor(Stage):
                     yield output
 
     def _get(self, tool: str | None = None) -> dict[str, Any]:
-        return shown(self.settings.current, tool)
+        return to_display(self.settings.current, tool)
 
     def _update(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         self.settings.update(changes)

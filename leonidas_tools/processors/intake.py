@@ -19,7 +19,7 @@ from leonidas_tools.calls.call import (
 from leonidas_tools.calls.once_calls import OnceCalls, digest_of
 from leonidas_tools.processors.parts import call_id, earlier_ids
 from leonidas_tools.results.jsonable import utf8_text
-from leonidas_tools.settings.effective import refused
+from leonidas_tools.settings.effective import refusal_of
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def pinned(
     executor.apply(current)
     settings = current.for_tool(call.name, tool.origin)
     under = call if call.settings is settings else call.under(settings)
-    return under, refused(tool, settings)
+    return under, refusal_of(tool, settings)
 
 
 def _whole_id(given: str | None, identifier: str | None) -> str | None:

@@ -9,7 +9,7 @@ from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import settled_parts
 from leonidas_tools.processors.parts import EventPart, attached, claim, executor_of, without_call
-from leonidas_tools.processors.requests import Answer, answered, is_request
+from leonidas_tools.processors.requests import Answer, build_answer, is_request
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.effective import category_of
@@ -49,7 +49,7 @@ class MonitoringProcessor(Stage):
                     for answer in _unclaimed(call, part):
                         yield answer
                 elif is_request(part):
-                    yield await answered(part, self.answers, last=True)
+                    yield await build_answer(part, self.answers, last=True)
                 else:
                     yield part
 

@@ -10,10 +10,10 @@ from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import settled_parts
 from leonidas_tools.processors.intake import Intake
 from leonidas_tools.processors.parts import CallPart, attached, cancelled_id
-from leonidas_tools.processors.requests import Answer, answered, from_json, is_request
+from leonidas_tools.processors.requests import Answer, build_answer, from_json, is_request
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.runtime.executor import Executor
-from leonidas_tools.settings.effective import refused
+from leonidas_tools.settings.effective import refusal_of
 from leonidas_tools.tools.exports import describe
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
@@ -69,7 +69,7 @@ class ToolRegistryProcessor(Stage):
                 if (cancelled := cancelled_id(part)) is not None:
                     intake.cancel(cancelled)
                 asked = from_json(part) if self.json_requests else part
-                yield await answered(asked, self.answers) if is_request(asked) else part
+                yield await build_answer(asked, self.answers) if is_request(asked) else part
             else:
                 for output in self._take(part, intake, sinks):
                     yield output
@@ -119,7 +119,7 @@ class ToolRegistryProcessor(Stage):
         return {**describe(self.registry, tool), "available": self._is_available(tool)}
 
     def _is_available(self, tool: AnyTool) -> bool:
-        return refused(tool, self.executor.settings.for_tool(tool.name, tool.origin)) is None
+        return refusal_of(tool, self.executor.settings.for_tool(tool.name, tool.origin)) is None
 
 
 def _load(target: str) -> Callable[..., Any]:

@@ -130,7 +130,7 @@ def answer_part(request: ToolRequest, result: ToolResult) -> ProcessorPart:
     )
 
 
-async def answered(
+async def build_answer(
     part: ProcessorPart, answers: Mapping[str, Answer], *, last: bool = False
 ) -> ProcessorPart:
     """Return the answer to a request, or the part itself if it is no request to this stage.
@@ -145,9 +145,9 @@ async def answered(
         return part
     answer = answers.get(request.name)
     if answer is None:
-        return answer_part(request, _unknown(request)) if last else part
+        return answer_part(request, _unknown_request(request)) if last else part
     if request.read_only and request.name not in READ_ONLY:
-        return answer_part(request, _denied(request))
+        return answer_part(request, _build_denial(request))
     return answer_part(request, await _result(request, answer))
 
 
@@ -172,7 +172,7 @@ async def _result(request: ToolRequest, answer: Answer) -> ToolResult:
     except ToolError as error:
         return ToolResult.from_error(error)
     except (LeonidasError, TypeError, ValueError) as error:
-        return _refused(error)
+        return _build_error(error)
     except Exception as error:  # noqa: BLE001 - a request never ends the stream
         logger.warning("The request %r raised %s", request.name, type(error).__name__)
         return ToolResult(
@@ -183,14 +183,14 @@ async def _result(request: ToolRequest, answer: Answer) -> ToolResult:
     return ToolResult(result=value)
 
 
-def _refused(error: Exception) -> ToolResult:
+def _build_error(error: Exception) -> ToolResult:
     code = "configuration" if isinstance(error, ConfigurationError) else None
     return ToolResult(
         status=ResultStatus.INVALID_ARGUMENT, message=str(error), reason_code=code, error=error
     )
 
 
-def _denied(request: ToolRequest) -> ToolResult:
+def _build_denial(request: ToolRequest) -> ToolResult:
     return ToolResult(
         status=ResultStatus.DENIED,
         message=say("request_read_only", request=request.name),
@@ -199,7 +199,7 @@ def _denied(request: ToolRequest) -> ToolResult:
     )
 
 
-def _unknown(request: ToolRequest) -> ToolResult:
+def _unknown_request(request: ToolRequest) -> ToolResult:
     return ToolResult(
         status=ResultStatus.NOT_FOUND,
         message=say("unknown_request", request=request.name),

@@ -38,7 +38,7 @@ class _ClosesWithReader(processor.Processor):
         parts: AsyncIterator[ProcessorPart] = super()._call_impl(content, current_trace)  # type: ignore[assignment]  # it is one
         # Without a context upstream reads a stage as fast as it can, into a queue without bounds,
         # and waits for the end of the input when the reader is cancelled.
-        return parts if context_lib.task_group() is not None else _with_context(parts)
+        return parts if context_lib.task_group() is not None else _read_in_context(parts)
 
 
 class Stage(_ClosesWithReader):
@@ -60,9 +60,9 @@ class Chain(_ClosesWithReader, processor._ChainProcessor):  # noqa: SLF001 - ups
         return Chain([*self._processors, *added])
 
 
-async def _with_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator[ProcessorPart]:
+async def _read_in_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator[ProcessorPart]:
     """Yield the parts, read in a separate context, and keep only the newest progress events."""
-    ready: Mailbox[ProcessorPart | None] = Mailbox(with_dropped)
+    ready: Mailbox[ProcessorPart | None] = Mailbox(add_dropped)
 
     async def read() -> None:
         try:
@@ -96,10 +96,10 @@ def progress_source(part: ProcessorPart) -> tuple[str, int] | None:
 
 def parts_queue() -> CoalescingQueue[ProcessorPart]:
     """Return a queue of parts that keeps only the newest few progress events of a call."""
-    return CoalescingQueue(with_dropped)
+    return CoalescingQueue(add_dropped)
 
 
-def with_dropped(item: object, count: int) -> EventPart:
+def add_dropped(item: object, count: int) -> EventPart:
     """Return a progress event with the number of events dropped before it."""
     assert isinstance(item, EventPart)
     return item.with_dropped(count)

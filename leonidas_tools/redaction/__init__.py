@@ -1,7 +1,7 @@
 """Mask secrets: declared ones, values with a secret name, and texts that look like keys.
 
-`Redaction` masks what is stored, logged or shown, by what a tool declares. `Masking` masks what
-leaves one call, by the values that are known to be secret in it.
+`Redaction` masks output for storage, logs and display, by a tool's declaration. `Masking` masks
+the output of one call, by the values that are known to be secret in it.
 """
 
 from leonidas_tools.redaction.failures import described

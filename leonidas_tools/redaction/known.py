@@ -35,7 +35,7 @@ _ESCAPED_BY_GO, _ESCAPED_BY_NET = (
 class KnownSecrets:
     """Masks known texts in keys and values of plain JSON.
 
-    A secret of at least six characters is masked wherever it occurs: as it is, escaped as in JSON
+    A secret of at least six characters is masked wherever it occurs: unchanged, escaped as in JSON
     or a URL, in Base64, also within longer Base64, and in hexadecimal. A shorter one is masked only
     as a whole word. A number is masked if it is a secret.
 
@@ -81,12 +81,12 @@ class KnownSecrets:
         for form in self._forms:
             if form in text:
                 text = text.replace(form, MASK)
-        if self._words is not None and self._words.search(text) is not None:
-            text = self._words.sub(MASK, text)
+        if self._word_pattern is not None and self._word_pattern.search(text) is not None:
+            text = self._word_pattern.sub(MASK, text)
         return text
 
     def are_in(self, data: bytes) -> bool:
-        """Return whether any secret occurs in the bytes as it is."""
+        """Return whether any secret occurs unchanged in the bytes."""
         return any(text.encode("utf-8", "surrogatepass") in data for text in self.texts)
 
     @functools.cached_property
@@ -103,10 +103,10 @@ class KnownSecrets:
         return tuple(sorted(forms, key=len, reverse=True))
 
     @functools.cached_property
-    def _words(self) -> re.Pattern[str] | None:
+    def _word_pattern(self) -> re.Pattern[str] | None:
         """Return a pattern for the secrets that are masked only as whole words or numbers."""
         short = [text for text in self.texts if len(text) < _MIN_ENCODED_CHARACTERS]
-        return re.compile("|".join(map(_whole, short))) if short else None
+        return re.compile("|".join(map(_whole_word_pattern, short))) if short else None
 
     @functools.cached_property
     def _numbers(self) -> frozenset[float]:
@@ -172,10 +172,10 @@ def together(parts: Collection[KnownSecrets]) -> KnownSecrets:
     return next(iter(parts)) if len(parts) == 1 else _Together(parts)
 
 
-def _whole(text: str) -> str:
-    """Return a pattern for a text without digits, or letters and digits, directly beside it."""
-    beside = r"\d" if text.isdigit() else r"[^\W_]"
-    return f"(?<!{beside}){re.escape(text)}(?!{beside})"
+def _whole_word_pattern(text: str) -> str:
+    """Return a pattern for a text that has no digit, or no letter or digit, next to it."""
+    adjacent = r"\d" if text.isdigit() else r"[^\W_]"
+    return f"(?<!{adjacent}){re.escape(text)}(?!{adjacent})"
 
 
 def _forms_of(text: str) -> Iterator[str]:

@@ -98,7 +98,7 @@ class _Marks:
         self._anchors = {f"#{part['$anchor']}": part for part in anchored}
         holders: defaultdict[int, list[int]] = defaultdict(list)
         for key, part in self._parts.items():
-            for held in self._held(part):
+            for held in self._inline_schemas(part):
                 holders[id(held)].append(key)
         self._marked: set[int] = set()
         marked = [key for key, part in self._parts.items() if is_marked(part)]
@@ -118,7 +118,7 @@ class _Marks:
         """Return whether a value of the schema is secret, or contains a secret without a name."""
         return id(schema) in self._marked
 
-    def _held(self, schema: Mapping[str, Any]) -> Iterator[Any]:
+    def _inline_schemas(self, schema: Mapping[str, Any]) -> Iterator[Any]:
         """Yield the schemas of the same value, and of the parts of it that have no names."""
         yield from (schema.get(key) for key in _HOLDERS)
         for key in _LISTS:

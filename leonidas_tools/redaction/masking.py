@@ -15,7 +15,7 @@ _DEEPEST = 64
 
 
 class Masking:
-    """Masks the secrets of one call in what its tool returns, raises and reports.
+    """Masks the secrets of one call in its tool's results, errors and progress.
 
     Args:
         known: The texts that are secret.
@@ -54,7 +54,7 @@ class Masking:
     def _learn(self, value: Any) -> None:
         """Add the values under secret names to the known secrets, to mask them without the name."""
         found = set[str]()
-        for text in _named(value, self._names, 0):
+        for text in _find_values(value, self._names, 0):
             if len(self._named) + len(found) >= _MAX_NAMED:
                 break
             found.add(text)
@@ -64,23 +64,25 @@ class Masking:
             self._known = together(self._parts)
 
 
-def _named(value: Any, names: Collection[str], depth: int, *, named: bool = False) -> Iterator[str]:
+def _find_values(
+    value: Any, names: Collection[str], depth: int, *, named: bool = False
+) -> Iterator[str]:
     """Yield the texts and numbers under the names, also within JSON texts."""
     if depth > _DEEPEST:
         return
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _named(item, names, depth + 1, named=named or key in names)
+            yield from _find_values(item, names, depth + 1, named=named or key in names)
     elif isinstance(value, list):
         for item in value:
-            yield from _named(item, names, depth + 1, named=named)
+            yield from _find_values(item, names, depth + 1, named=named)
     elif isinstance(value, str) and not named:
-        yield from _named(_parsed(value, names), names, depth + 1)
+        yield from _find_values(_parse_named(value, names), names, depth + 1)
     elif named and value is not None and type(value) is not bool:
         yield str(value)
 
 
-def _parsed(text: str, names: Collection[str]) -> Any:
+def _parse_named(text: str, names: Collection[str]) -> Any:
     """Return the value of a JSON text that contains one of the names, else `None`."""
     if text[:1] not in ("{", "[") or not any(name in text for name in names):
         return None

@@ -1,4 +1,4 @@
-"""Mask what looks like a secret in texts: keys, passwords in addresses, `password=…`."""
+"""Mask likely secrets in texts: keys, passwords in addresses, `password=…`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _SAYS_NOTHING = frozenset({"true", "false", "null", "none", MASK, ""})
 
 
 def redact_text(text: str) -> str:
-    """Mask what looks like a key, a password in an address, or `password=…`.
+    """Mask likely keys, passwords in addresses, and `password=…`.
 
     Example:
         >>> redact_text("psql postgresql://ana:hunter2@db/shop failed, token=abcdef")
@@ -81,7 +81,7 @@ def redact_text(text: str) -> str:
         lowered = text.lower()
         for word in _KEYWORDS:
             if word in lowered:
-                return _ASSIGNMENT.sub(_without_value, text)
+                return _ASSIGNMENT.sub(_mask_value, text)
     return text
 
 
@@ -109,7 +109,7 @@ def may_hold_secret(json_text: str) -> bool:
     return any(hint in lowered for hint in HINTS)
 
 
-def _without_value(found: re.Match[str]) -> str:
+def _mask_value(found: re.Match[str]) -> str:
     start, begin = found.start(), found.start("value")
     head = _HEAD.search(found.string[max(start - _MAX_HEAD_LENGTH, 0) : start])
     tail = _NAME.match(found.string[start:begin])

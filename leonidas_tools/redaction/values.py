@@ -55,7 +55,7 @@ class Redaction:
             return {MASK: MASK} if isinstance(value, Mapping) else MASK
         if self.known:
             value = together(self.known)(value)
-        return self._without(value, 0)
+        return self._mask(value, 0)
 
     def arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a call's arguments with secrets masked."""
@@ -64,7 +64,7 @@ class Redaction:
         shown: Any = dict(arguments)
         if self.known:
             shown = together(self.known)(shown)
-        return self._without_in(shown, 0)
+        return self._mask_mapping(shown, 0)
 
     def to_json(self, value: Any) -> str:
         """Return the value as JSON text with secrets masked.
@@ -125,26 +125,26 @@ class Redaction:
         """Yield the texts of arguments that are declared secret; the look of a name is ignored."""
         return self._secrets(arguments, 0, by_name=False)
 
-    def _without(self, value: Any, depth: int) -> Any:
+    def _mask(self, value: Any, depth: int) -> Any:
         kind = type(value)
         if kind is str:
-            return self._without_in_text(value, depth)
+            return self._mask_text(value, depth)
         if kind is int or kind is float or value is None or kind is bool:
             return value
         if depth > _DEEPEST:
             return MASK
         if isinstance(value, Mapping):
-            return self._without_in(value, depth + 1)
+            return self._mask_mapping(value, depth + 1)
         if isinstance(value, list | tuple):
-            return [self._without(item, depth + 1) for item in value]
-        return self._without(str(value), depth)
+            return [self._mask(item, depth + 1) for item in value]
+        return self._mask(str(value), depth)
 
-    def _without_in_text(self, text: str, depth: int) -> str:
+    def _mask_text(self, text: str, depth: int) -> str:
         """Mask a text; mask a JSON text by the names in it too, since models write objects so."""
         inner = self._in_json(text, by_name=True)
         if inner is None or depth > _DEEPEST:
             return MASK if self._quotes_name(text) else redact_text(text)
-        without = self._without(inner, depth + 1)
+        without = self._mask(inner, depth + 1)
         return redact_text(text) if without == inner else _json_text(without)
 
     def _in_json(self, text: str, *, by_name: bool) -> Any:
@@ -164,14 +164,14 @@ class Redaction:
             f'"{name}"' in text or f"'{name}'" in text for name in self.names
         )
 
-    def _without_in(self, values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    def _mask_mapping(self, values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         without, counts = dict[str, Any](), dict[str, int]()
         for key, item in values.items():
             shown = redact_text(str(key))
             if shown != key:
                 shown = distinct(shown, (without, values), counts)
             is_masked = self._is_masked(key, item)
-            without[shown] = MASK if is_masked else self._without(item, depth)
+            without[shown] = MASK if is_masked else self._mask(item, depth)
         if "value" in without and _is_named_secret(values):
             without["value"] = MASK
         return without
@@ -189,7 +189,9 @@ class Redaction:
             return False
         if name in self.names:
             return True
-        return len(name) <= _MAX_NAME_CHARACTERS and _bare(name) in _bare_names(self.names)
+        return len(name) <= _MAX_NAME_CHARACTERS and _normalize_name(name) in _normalize_names(
+            self.names
+        )
 
     def _secrets(
         self, value: Any, depth: int, *, masked: bool = False, by_name: bool = True
@@ -222,13 +224,13 @@ class Redaction:
 
 
 @functools.lru_cache(maxsize=4096)
-def _bare(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return "".join(filter(str.isalnum, name)).casefold()
 
 
 @functools.lru_cache(maxsize=1024)
-def _bare_names(names: frozenset[str]) -> frozenset[str]:
-    return frozenset(map(_bare, names))
+def _normalize_names(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(_normalize_name, names))
 
 
 PLAIN_REDACTION = Redaction()

@@ -77,19 +77,19 @@ class _Copying:
         if not kinds <= _PLAIN:
             raise NotPlainError(say("value_no_json", type=(kinds - _PLAIN).pop().__name__))
         if len(kinds) == 1 and (only := types[0]) in _BRANCHES:
-            return self._of_branches(only, column, depth + 1)
+            return self._copy_branches(only, column, depth + 1)
         for kind in kinds:
             alike = column if len(kinds) == 1 else [i for i in column if type(i) is kind]
             if kind not in _BRANCHES:
                 self._spend_on_leaves(kind, alike)
                 continue
-            copies = iter(self._of_branches(kind, alike, depth + 1))
+            copies = iter(self._copy_branches(kind, alike, depth + 1))
             column = [
                 next(copies) if each is kind else i for each, i in zip(types, column, strict=True)
             ]
         return column
 
-    def _of_branches(self, kind: Any, alike: Sequence[Any], depth: int) -> list[Any]:
+    def _copy_branches(self, kind: Any, alike: Sequence[Any], depth: int) -> list[Any]:
         """Return deep copies of lists, or of objects."""
         if depth > DEEPEST:
             raise NotPlainError(say("value_too_deep"))

@@ -7,7 +7,7 @@ from html import escape
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.results.texts import shortened
+from leonidas_tools.results.texts import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -71,4 +71,4 @@ def _row(cell: str, values: Iterable[Any]) -> str:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else dumps(value, ensure_ascii=False, default=str)
-    return escape(shortened(text, _MAX_CELL_LENGTH))
+    return escape(shorten(text, _MAX_CELL_LENGTH))

@@ -102,7 +102,7 @@ class Conversion:
         self._lists = lists
         self._foreign = foreign
         self.formless: str | None = None
-        """The type of a part that has neither a JSON form nor a text of its own."""
+        """The type of a part that has neither a JSON form nor a text."""
         self.is_short = False
         """True if items were left out, since there were too many lists and objects."""
         self.media: list[Attachment] = []
@@ -127,14 +127,14 @@ class Conversion:
         if kind is float:
             return value if value - value == 0.0 else str(value)  # NaN and infinities are not JSON
         try:
-            return self._of_other(value, kind, depth + 1)
+            return self._convert_other(value, kind, depth + 1)
         except NotPlainError:
             raise
         except Exception as error:
             # Without its text: an exception of the tool's own types may contain a secret.
             raise NotPlainError(say("value_no_json", type=kind.__name__)) from error
 
-    def _of_other(self, value: Any, kind: type, depth: int) -> Any:
+    def _convert_other(self, value: Any, kind: type, depth: int) -> Any:
         if kind is dict:
             return self._object(value.items(), depth)
         if kind in _BUILTIN_LISTS:
@@ -170,12 +170,14 @@ class Conversion:
         return found.text
 
     def _object(self, items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]:
-        return {self._key(key, depth): self.of(item, depth) for key, item in self._taken(items)}
+        return {
+            self._key(key, depth): self.of(item, depth) for key, item in self._take_items(items)
+        }
 
     def _list(self, items: Iterable[Any], depth: int) -> list[Any]:
-        return [self.of(item, depth) for item in self._taken(items)]
+        return [self.of(item, depth) for item in self._take_items(items)]
 
-    def _taken(self, items: Iterable[Any]) -> Iterator[Any]:
+    def _take_items(self, items: Iterable[Any]) -> Iterator[Any]:
         self._lists -= 1
         for item in items:
             if self._left <= 0:
@@ -220,14 +222,14 @@ class Conversion:
         # pydantic would read an iterator to its end, and it may be endless.
         if isinstance(value, AsyncIterator) or _has_iterator(value):
             raise NotPlainError(say("value_iterator", type=type(value).__name__))
-        return to_jsonable_python(value, bytes_mode="base64", fallback=self._described)
+        return to_jsonable_python(value, bytes_mode="base64", fallback=self._convert_unknown)
 
-    def _described(self, value: Any) -> Any:
+    def _convert_unknown(self, value: Any) -> Any:
         """Convert a value unknown to pydantic: a mapping, a list, its `str`, or its type's name."""
         if isinstance(value, Mapping):
-            return dict(self._listed(value.items()))
+            return dict(self._take_unknown_items(value.items()))
         if isinstance(value, _LISTS):
-            return list(self._listed(value))
+            return list(self._take_unknown_items(value))
         if (known := self._from_library(value)) is not None:
             return self.of(known[0])
         kind: Any = type(value)
@@ -237,7 +239,7 @@ class Conversion:
                 return f"<{kind.__name__}>"
         return str(value)
 
-    def _listed(self, items: Iterable[Any]) -> Iterator[Any]:
+    def _take_unknown_items(self, items: Iterable[Any]) -> Iterator[Any]:
         """Yield items up to the limit, which all values unknown to pydantic share."""
         for item in itertools.islice(items, max(self._unlisted, 0)):
             self._unlisted -= 1

@@ -108,7 +108,7 @@ class Measured(NamedTuple):
     cut: bool
     length: int
     formless: str | None = None
-    """The type of a part that has neither a JSON form nor a text of its own."""
+    """The type of a part that has neither a JSON form nor a text."""
     media: Sequence[Attachment] = ()
 
 
@@ -135,12 +135,12 @@ def measured(
     if type(value) is str and len(value) < max_bytes and value.isascii():
         return Measured(value, False, len(value) + 2)
     room = max_bytes if longest is None else min(max_bytes, longest)
-    if type(value) is dict and (small := _flat(value, room)) is not None:
+    if type(value) is dict and (small := _copy_flat(value, room)) is not None:
         return small
     on_loop = longest is not None
     short, formless, media = False, None, list[Attachment]()
     try:
-        whole = _whole(value, room, on_loop=on_loop)
+        whole = _copy_whole(value, room, on_loop=on_loop)
         if whole is None and not on_loop:
             return _cut(value, max_bytes)
     except NotPlainError:
@@ -148,7 +148,7 @@ def measured(
         conversion = Conversion(room, foreign=foreign, lists=lists)
         value = conversion.of(value)
         short, formless, media = conversion.is_short, conversion.formless, conversion.media
-        whole = None if short and on_loop else _whole(value, room, on_loop=on_loop)
+        whole = None if short and on_loop else _copy_whole(value, room, on_loop=on_loop)
     if whole is not None:
         return whole._replace(cut=short, formless=formless, media=media)
     if on_loop:
@@ -157,7 +157,7 @@ def measured(
     return cut._replace(cut=cut.cut or short, formless=formless, media=media)
 
 
-def _flat(value: dict[Any, Any], room: int) -> Measured | None:
+def _copy_flat(value: dict[Any, Any], room: int) -> Measured | None:
     """Return a copy of an object of a few plain values, as most results are; else `None`."""
     if len(value) > _MAX_FLAT:
         return None
@@ -177,7 +177,7 @@ def _flat(value: dict[Any, Any], room: int) -> Measured | None:
     return Measured(copy, False, size) if size <= room else None
 
 
-def _whole(value: Any, room: int, *, on_loop: bool) -> Measured | None:
+def _copy_whole(value: Any, room: int, *, on_loop: bool) -> Measured | None:
     """Return a copy of a plain value if its JSON fits, else `None`."""
     few = room if on_loop else min(room, _FEW)
     left = room_left((value,), few)  # quicker for a small value, which most are
@@ -277,7 +277,7 @@ def beginning(text: str, room: int) -> str | None:
 
 def whole_items(items: Sequence[Any], room: int) -> list[Any]:
     """Return the first items, as many as fit."""
-    return list(items[: _items(items, room - 2)])
+    return list(items[: _count_fitting(items, room - 2)])
 
 
 def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: C901, PLR0912 - below
@@ -332,11 +332,11 @@ def _fitting(value: Any, room: int) -> Any:
     if kind is dict:
         return _fitting_dict(value, room)
     if room_left((value,), room) < 0 and kind is str:
-        return _begun_text(value, room)
+        return _cut_text(value, room)
     return value
 
 
-def _begun_text(text: str, room: int) -> str:
+def _cut_text(text: str, room: int) -> str:
     kept = _characters(text, max(room - 36, 0))
     return f"{text[:kept]}{_ELLIPSIS} {len(text) - kept} more characters"
 
@@ -346,7 +346,7 @@ def _fitting_list(items: list[Any], room: int) -> list[Any]:
     for index, item in enumerate(items):
         left = room_left((item,), room)
         if left < 0:
-            kept = _kept(items, index, room)
+            kept = _keep_items(items, index, room)
             return [*kept, f"{_ELLIPSIS} {len(items) - len(kept)} more"]
         room = left
     return items
@@ -357,21 +357,21 @@ def _fitting_dict(items: dict[str, Any], room: int) -> dict[str, Any]:
     for index, item in enumerate(items.values()):
         left = room_left((item,), room)
         if left < 0:
-            kept = dict(zip(items, _kept(list(items.values()), index, room), strict=False))
+            kept = dict(zip(items, _keep_items(list(items.values()), index, room), strict=False))
             return {**kept, _ELLIPSIS: f"{len(items) - len(kept)} more"}
         room = left
     return items
 
 
-def _kept(items: Sequence[Any], count: int, room: int) -> list[Any]:
+def _keep_items(items: Sequence[Any], count: int, room: int) -> list[Any]:
     """Keep the items that fit, and the start of the next one, with space for a note."""
     while count and room < _NOTE:
         count -= 1
         room += length(items[count])
-    return [*items[:count], *_begun(items[count], room - _NOTE)]
+    return [*items[:count], *_cut_item(items[count], room - _NOTE)]
 
 
-def _begun(item: Any, room: int) -> tuple[Any, ...]:
+def _cut_item(item: Any, room: int) -> tuple[Any, ...]:
     """Return the beginning of an item that does not fit, if it is worth showing."""
     if room < _WORTH_SHOWING or type(item) not in (str, list, dict):
         return ()
@@ -386,7 +386,7 @@ def _ends(value: Any, room: int, share: float) -> Any:
     if kind is list:
         return _ends_of_list(value, room, share)
     if kind is dict:
-        return _shared_out(value, room, share)
+        return _share_room(value, room, share)
     return value
 
 
@@ -414,10 +414,10 @@ def _characters(text: str, room: int) -> int:
 
 def _ends_of_list(items: list[Any], room: int, share: float) -> list[Any]:
     room = max(room - _MARK, 0)
-    head = _items(items, int(room * share))
+    head = _count_fitting(items, int(room * share))
     used = length(items[:head])
     rest = items[head:]
-    tail = _items(rest[::-1], room - used)
+    tail = _count_fitting(rest[::-1], room - used)
     kept = rest[len(rest) - tail :]
     left = room - used - length(kept)
     cut = len(rest) - tail
@@ -428,7 +428,7 @@ def _ends_of_list(items: list[Any], room: int, share: float) -> list[Any]:
     return [*items[:head], *mark, *more, *kept]
 
 
-def _items(items: Sequence[Any], room: int) -> int:
+def _count_fitting(items: Sequence[Any], room: int) -> int:
     """Return how many of the first items fit."""
     for index, item in enumerate(items):
         room = room_left((item,), room)
@@ -437,7 +437,7 @@ def _items(items: Sequence[Any], room: int) -> int:
     return len(items)
 
 
-def _shared_out(items: dict[str, Any], room: int, share: float) -> dict[str, Any]:
+def _share_room(items: dict[str, Any], room: int, share: float) -> dict[str, Any]:
     """Return all keys, short values unchanged, and long values with an equal share each."""
     whole = room
     room -= _length_of_keys(items, room)

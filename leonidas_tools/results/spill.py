@@ -57,7 +57,7 @@ class ResultMemory:
         content: bytes,
         *,
         mime_type: str = "text/plain",
-        session: str | None = None,  # noqa: ARG002 - each session has a memory of its own
+        session: str | None = None,  # noqa: ARG002 - each session has its own memory
     ) -> str:
         """Store a result, and return a handle for it.
 
@@ -80,7 +80,7 @@ class ResultMemory:
         *,
         offset: int = 0,
         limit: int | None = None,
-        session: str | None = None,  # noqa: ARG002 - each session has a memory of its own
+        session: str | None = None,  # noqa: ARG002 - each session has its own memory
     ) -> Piece:
         """Return a piece of a result.
 

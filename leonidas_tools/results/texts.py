@@ -1589,11 +1589,11 @@ def say(key: str, /, **values: Any) -> MessageText:
     return MessageText(TEXTS[key].default.format(**values), (_Fill(key, values),))
 
 
-def shortened(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     """Return a text, or its first characters and an ellipsis if it is longer.
 
     Example:
-        >>> shortened("Lisbon", 6), shortened("Lisbon", 3)
+        >>> shorten("Lisbon", 6), shorten("Lisbon", 3)
         ('Lisbon', 'Lis…')
     """
     return text if len(text) <= longest else f"{text[:longest]}…"
@@ -1680,7 +1680,7 @@ class Wording:
         """Return a text in the wording of the settings; a text without a key is unchanged."""
         if type(text) is not MessageText:
             return text
-        return "".join(part if isinstance(part, str) else self._filled(part) for part in text.parts)
+        return "".join(part if isinstance(part, str) else self._fill(part) for part in text.parts)
 
     def text(self, key: str, /, **values: Any) -> str:
         """Return a text in the wording of the settings.
@@ -1689,23 +1689,23 @@ class Wording:
             >>> AS_IT_IS.text("tried", count=2)
             'It was tried 2 times.'
         """
-        return self._filled(_Fill(key, values))
+        return self._fill(_Fill(key, values))
 
-    def _filled(self, fill: _Fill) -> str:
+    def _fill(self, fill: _Fill) -> str:
         template = self.templates.get(fill.key)
         if template is None:
-            values = {name: self._nested(value) for name, value in fill.values.items()}
+            values = {name: self._resolve_nested(value) for name, value in fill.values.items()}
             return TEXTS[fill.key].default.format(**values)
         # `{tool}` without `!r` shows a name that a model invented: all of it must be visible.
         shown = {
             name: _Shown(value) if isinstance(value, str) else value
             for name, value in zip(
-                fill.values, map(self._nested, fill.values.values()), strict=True
+                fill.values, map(self._resolve_nested, fill.values.values()), strict=True
             )
         }
         return template.format(**shown)
 
-    def _nested(self, value: Any) -> Any:
+    def _resolve_nested(self, value: Any) -> Any:
         return self.reword(value) if type(value) is MessageText else value
 
     def template(self, key: str, language: str) -> str:

@@ -63,7 +63,7 @@ class _Unreadable:
 
 
 class Incomplete(str):
-    """A text that stands for more than it says: a condition that it does not meet is in doubt."""
+    """A text that may expand to more: a condition that it does not meet is in doubt."""
 
     __slots__ = ()
 
@@ -114,32 +114,32 @@ def values_at(arguments: Any, steps: Sequence[str], *, parts: bool = True) -> Se
         ['Ben <ben@work>', 'Ben', 'ben@work']
     """
     if len(steps) == 1:  # the common case
-        return _inside(arguments, steps[0], parts=parts)
+        return _select(arguments, steps[0], parts=parts)
     found = [arguments]
     for step in steps:
         found = [
             inner
             for value in found
-            for inner in ([value] if value is UNREADABLE else _inside(value, step, parts=parts))
+            for inner in ([value] if value is UNREADABLE else _select(value, step, parts=parts))
         ]
     return found
 
 
-def _inside(value: Any, step: str, *, parts: bool) -> Sequence[Any]:
+def _select(value: Any, step: str, *, parts: bool) -> Sequence[Any]:
     if type(value) is dict or isinstance(value, Mapping):
-        if step == _ANY:  # even if a key is `*`: it must not hide the values beside it
-            return _with_parts(list(value.values())) if parts else list(value.values())
+        if step == _ANY:  # even if a key is `*`: it must not hide the other values
+            return _add_parts(list(value.values())) if parts else list(value.values())
         return [value[step]] if step in value else []
     if isinstance(value, list | tuple):
-        return _with_parts(value) if parts and step == _ANY else _inside_list(value, step)
+        return _add_parts(value) if parts and step == _ANY else _select_in_list(value, step)
     if isinstance(value, str) and step != _ANY:
-        return _inside_json(value, step)
+        return _select_in_json(value, step)
     if step != _ANY or value is None:
         return []
     return _parts(value) if parts and isinstance(value, str) else [value]
 
 
-def _inside_list(values: Sequence[Any], step: str) -> Sequence[Any]:
+def _select_in_list(values: Sequence[Any], step: str) -> Sequence[Any]:
     """Apply a step: `*` selects every item, a number one item, a name a value of each object."""
     if step == _ANY:
         return values
@@ -154,7 +154,7 @@ def _inside_list(values: Sequence[Any], step: str) -> Sequence[Any]:
             texts += 1
             if texts > _MAX_TEXTS:
                 return [*found, UNREADABLE]
-            found += _inside_json(item, step)
+            found += _select_in_json(item, step)
         elif isinstance(item, list | tuple):
             left += reversed(item)
     return found
@@ -164,7 +164,7 @@ def _begins_as_json(text: str) -> bool:
     return text.lstrip(_BEFORE_JSON).startswith(("{", "["))
 
 
-def _inside_json(text: str, step: str) -> Sequence[Any]:
+def _select_in_json(text: str, step: str) -> Sequence[Any]:
     """Apply a step to the object or array in a text: a tool may read one as the other."""
     if not _begins_as_json(text):
         return []
@@ -174,7 +174,7 @@ def _inside_json(text: str, step: str) -> Sequence[Any]:
         value = json.loads(text, object_pairs_hook=_all_values, strict=False)
     except (ValueError, RecursionError):  # a tool may still be able to read it
         return [UNREADABLE]
-    return _inside(value, step, parts=False)
+    return _select(value, step, parts=False)
 
 
 def _all_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _parts(text: str) -> Sequence[str]:
     return [text] if parts == [text] else [text, *parts]
 
 
-def _with_parts(values: Sequence[Any]) -> Sequence[Any]:
+def _add_parts(values: Sequence[Any]) -> Sequence[Any]:
     """Return values with the parts of the texts among them, such as two addresses in one item."""
     texts = [each for each in values if isinstance(each, str) and _SEPARATOR.search(each)]
     if not texts:
@@ -225,19 +225,21 @@ def _is_described(
         return schema is not False
     if next(looks, None) is None:
         return False
-    beside = [*_beside(schema, root)]
-    if any(part is None or _is_described(part, steps, root, left - 1, looks) for part in beside):
+    subschemas = [*_subschemas(schema, root)]
+    if any(
+        part is None or _is_described(part, steps, root, left - 1, looks) for part in subschemas
+    ):
         return True
     if _leads_into_items(schema, steps[0]):  # a name applies to each item, as in `values_at`
         return any(_is_described(item, steps, root, left - 1, looks) for item in _items(schema))
-    said = _described_here(schema, steps[0])
+    said = _schemas_at(schema, steps[0])
     if said is not None:
         return any(_is_described(inner, steps[1:], root, left - 1, looks) for inner in said)
     # `*` selects a plain value itself.
-    return steps == (_ANY,) if _is_plain(schema) else not beside
+    return steps == (_ANY,) if _is_plain(schema) else not subschemas
 
 
-def _beside(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
+def _subschemas(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
     """Yield the subschemas that apply to the same value; `None` for an unresolvable one."""
     for keyword in ("allOf", "anyOf", "oneOf"):
         yield from schema.get(keyword) or ()
@@ -267,7 +269,7 @@ def _items(schema: Mapping[str, Any]) -> list[Any]:
     return [item for item in flat if item is not None]
 
 
-def _described_here(schema: Mapping[str, Any], step: str) -> Sequence[Any] | None:
+def _schemas_at(schema: Mapping[str, Any], step: str) -> Sequence[Any] | None:
     """Return the schemas of the values at a step; `None` if this schema does not describe any."""
     if (step == _ANY or step.isdecimal()) and (items := _items(schema)):
         return items
@@ -399,7 +401,7 @@ class Expression:
         return None if isinstance(error.kind, gave_up) else False
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Return a text as a person reads it, without look-alikes and invisible characters."""
     if "\\u" in text:
         text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
@@ -417,7 +419,7 @@ def _in_one_script(word: re.Match[str]) -> str:
 
 
 def _check_of(key: str, wanted: Any) -> tuple[_Check, Any]:
-    """Return a check and what it compares with, which is prepared once."""
+    """Return a check and its operand, which is prepared once."""
     if key == "equals" and type(wanted) is str:
         return _is_equal_text, (wanted, _reads_as(wanted))
     if key == "matches":
@@ -448,7 +450,7 @@ def _is_equal(value: Any, wanted: Any) -> bool | None:
     if isinstance(value, bool) or isinstance(wanted, bool):
         return None if str(value).strip().lower() == str(wanted).lower() else False
     if isinstance(value, Mapping | list | tuple) and not isinstance(wanted, Mapping | list | tuple):
-        return _of_leaves(value, lambda leaf: _is_equal(leaf, wanted))
+        return _test_leaves(value, lambda leaf: _is_equal(leaf, wanted))
     if not isinstance(value, str | int | float) or not isinstance(wanted, str | int | float):
         return False
     return None if _reads_as(value) == _reads_as(wanted) else False
@@ -469,11 +471,11 @@ def _reads_as(value: str | float) -> str | float:
     found = _number(value)
     if found is not None:
         return found
-    text = _folded(str(value))
+    text = _fold(str(value))
     return (text if text.isascii() else text.translate(_LOOK_ALIKES)).casefold()
 
 
-def _of_leaves(value: Any, holds: Callable[[Any], bool | None]) -> bool | None:
+def _test_leaves(value: Any, holds: Callable[[Any], bool | None]) -> bool | None:
     """Return `None` (in doubt) if a test may be true of a part of a value, else `False`."""
     left, stack = _MAX_LEAVES, [value]
     while stack:
@@ -500,7 +502,7 @@ def _is_found(value: Any, expression: Expression) -> bool | None:
     found = expression.is_in(text)
     if found is not False or not isinstance(value, Mapping | list | tuple):
         return found
-    return _of_leaves(value, lambda leaf: isinstance(leaf, str) and _is_in_text(leaf, expression))
+    return _test_leaves(value, lambda leaf: isinstance(leaf, str) and _is_in_text(leaf, expression))
 
 
 def _is_in_text(text: str, expression: Expression) -> bool | None:
@@ -508,7 +510,7 @@ def _is_in_text(text: str, expression: Expression) -> bool | None:
     found = expression.is_in(text)
     if len(text) > _MAX_TEXT_LENGTH:
         return found
-    read = _folded(text)
+    read = _fold(text)
     return found if read == text or expression.is_in(read) is found else None
 
 

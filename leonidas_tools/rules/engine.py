@@ -45,7 +45,7 @@ class Verdict:
 
 @record
 class Circumstances:
-    """The facts about a call that rules use besides its tool."""
+    """The facts about a call, other than its tool, that rules use."""
 
     arguments: Mapping[str, Any]
     mode: Mode
@@ -92,7 +92,7 @@ class RuleBook:
         if subject.requires_approval or (subject.risk and self._asks_if_risky):
             rules = self._with_approval
         elif subject.moves and self._asks_if_risky:
-            rules = in_order([*rules, *_about_many(subject)])
+            rules = in_order([*rules, *_bulk_rules(subject)])
         if subject.metadata is not None and subject.metadata.facts is not None:
             rules = in_order([*rules, PROGRAM_FILES])
         if subject.answers_questions:
@@ -100,7 +100,7 @@ class RuleBook:
         return ToolRules(subject, [rule for rule in rules if rule.names(subject)])
 
 
-def _about_many(subject: Subject) -> Iterator[Rule]:
+def _bulk_rules(subject: Subject) -> Iterator[Rule]:
     """Yield the rules about calls that move many things: one for each argument with a list."""
     schema = {} if subject.metadata is None else subject.metadata.parameters
     for name in lists_in(schema):
@@ -126,9 +126,9 @@ class ToolRules:
     def decide(self, about: Circumstances, more: Sequence[Rule] = ()) -> Verdict:
         """Return the decision about a call; `more` are the rules of its session."""
         mode = about.mode
-        compiled = self._with_session(mode, tuple(more)) if more else self._in_mode.get(mode)
+        compiled = self._compile_session(mode, tuple(more)) if more else self._in_mode.get(mode)
         if compiled is None:
-            compiled = self._for_mode(mode)
+            compiled = self._compile_for_mode(mode)
         doubtful: Verdict | None = None
         for rule, applies in compiled:
             if rule.lifts is not None:
@@ -145,7 +145,7 @@ class ToolRules:
     def verdict_of(self, rule: Rule, about: Circumstances, more: Sequence[Rule] = ()) -> Verdict:
         """Return the verdict of a rule that applies and is not one of these."""
         mode, more = about.mode, tuple(more)
-        compiled = self._with_session(mode, more) if more else self._for_mode(mode)
+        compiled = self._compile_session(mode, more) if more else self._compile_for_mode(mode)
         return self._verdict_of(rule, compiled, about, more)
 
     def _verdict_of(
@@ -169,21 +169,21 @@ class ToolRules:
         )
         return Verdict(decide=Decide.ASK, rule=rule, outdated=outdated)
 
-    def _for_mode(self, mode: Mode) -> Sequence[_CompiledRule]:
+    def _compile_for_mode(self, mode: Mode) -> Sequence[_CompiledRule]:
         """Return the rules that apply in a mode, compiled once for each mode."""
         compiled = self._in_mode.get(mode)
         if compiled is None:
-            compiled = self._in_mode[mode] = self._compiled(mode, self._rules)
+            compiled = self._in_mode[mode] = self._compile(mode, self._rules)
         return compiled
 
-    def _with_session(self, mode: Mode, more: tuple[Rule, ...]) -> Sequence[_CompiledRule]:
+    def _compile_session(self, mode: Mode, more: tuple[Rule, ...]) -> Sequence[_CompiledRule]:
         """Return these rules with those of a session, compiled; the last result is cached."""
         kept = self._in_session
         if kept is None or kept[0] is not mode or kept[1] != more:
-            kept = self._in_session = (mode, more, self._compiled(mode, self.with_more(more)))
+            kept = self._in_session = (mode, more, self._compile(mode, self.with_more(more)))
         return kept[2]
 
-    def _compiled(self, mode: Mode, rules: Sequence[Rule]) -> Sequence[_CompiledRule]:
+    def _compile(self, mode: Mode, rules: Sequence[Rule]) -> Sequence[_CompiledRule]:
         return tuple(
             (r, _matcher(r, self.subject)) for r in rules if r.holds_in(mode, self.subject)
         )
@@ -200,15 +200,15 @@ class ToolRules:
         """Return why a rule does not apply to a call; `None` if it does or may."""
         if not rule.holds_in(about.mode, self.subject):
             return f"not in mode {about.mode.value!r}"
-        return _unmet(rule, self.subject, about)
+        return _unmet_reason(rule, self.subject, about)
 
     def acts_in(self, mode: Mode) -> bool:
         """Return whether a rule may decide other than `allow` about some call in a mode."""
-        return any(rule.decide is not Decide.ALLOW for rule, _ in self._for_mode(mode))
+        return any(rule.decide is not Decide.ALLOW for rule, _ in self._compile_for_mode(mode))
 
     def always_denies(self, mode: Mode) -> bool:
         """Return whether every call is denied in a mode."""
-        for rule, _ in self._for_mode(mode):
+        for rule, _ in self._compile_for_mode(mode):
             if rule.lifts is None:
                 if rule.decide is not Decide.DENY:
                     return False
@@ -222,7 +222,7 @@ class ToolRules:
         return any(self._asks_in(mode) for mode in Mode)
 
     def _asks_in(self, mode: Mode) -> bool:
-        for rule, _ in self._for_mode(mode):
+        for rule, _ in self._compile_for_mode(mode):
             if rule.lifts is None:
                 if rule.decide is Decide.ASK:
                     return True
@@ -279,7 +279,7 @@ def _if_missing(rule: Rule, subject: Subject, steps: Sequence[str]) -> bool | No
     return None if rule.names_in_full(subject) and not subject.describes(steps) else False
 
 
-def _unmet(rule: Rule, subject: Subject, about: Circumstances) -> str | None:
+def _unmet_reason(rule: Rule, subject: Subject, about: Circumstances) -> str | None:
     """Return why a rule does not apply to a call, given the mode; `None` if it does or may."""
     if rule.users and about.user not in rule.users:
         return f"not for the user {about.user!r}"
@@ -337,14 +337,14 @@ def explain(
         Candidate(
             rule=rule,
             decides=rule is verdict.rule,
-            why=rules.why_not(rule, about) or _why(rule, verdict),
+            why=rules.why_not(rule, about) or _explain(rule, verdict),
         )
         for rule in rules.with_more(more)
     ]
     return verdict.decide, candidates
 
 
-def _why(rule: Rule, verdict: Verdict) -> str:
+def _explain(rule: Rule, verdict: Verdict) -> str:
     """Return why a rule that applies decides or does not."""
     if rule.lifts is not None:
         return f"answers the question of {rule.lifts!r} in advance"

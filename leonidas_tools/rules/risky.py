@@ -1,4 +1,4 @@
-"""Tools that ask a person by default, since their name says that they delete, send, pay or move."""
+"""Tools that ask a person by default, since their name means to delete, send, pay or move."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 
 
 def risky_word(name: str) -> str | None:
-    """Return the word in the name of a tool that says that a call cannot be taken back.
+    """Return the word in the name of a tool that means that a call cannot be undone.
 
     Example:
         >>> risky_word("mail__send_message"), risky_word("deletesFile"), risky_word("sender_of")
@@ -37,7 +37,7 @@ def risky_word(name: str) -> str | None:
 
 
 def moves(name: str) -> bool:
-    """Return whether the name of a tool says that it moves things."""
+    """Return whether the name of a tool means that it moves things."""
     return not _MOVES.isdisjoint(_words(name))
 
 

@@ -1,4 +1,4 @@
-"""A rule: which calls it applies to, and what it decides."""
+"""A rule: the calls that it applies to, and its decision."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Rule:
         own: dict[str, Any] = {
             "decide": Decide(self.decide),
             "when": MappingProxyType(dict(self.when)),
-            **{name: _listed(getattr(self, name)) for name in _LISTS},
+            **{name: _to_tuple(getattr(self, name)) for name in _LISTS},
         }
         own["modes"] = tuple(Mode(mode) for mode in own["modes"])
         own["effects"] = tuple(ToolEffect(effect) for effect in own["effects"])
@@ -128,10 +128,10 @@ class Rule:
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as plain JSON."""
-        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         when = {path: condition.to_json() for path, condition in self.when.items()}
-        told = {key: value for key, value in said.items() if value not in (None, (), {}, [])}
-        return {**told, "tier": self.tier.name.lower(), **({"when": when} if when else {})}
+        given = {key: value for key, value in values.items() if value not in (None, (), {}, [])}
+        return {**given, "tier": self.tier.name.lower(), **({"when": when} if when else {})}
 
     @property
     def is_global(self) -> bool:
@@ -148,7 +148,7 @@ class Rule:
         return not set(subject.all_names).isdisjoint(self.tools)
 
     def fits(self, subject: Subject) -> bool:
-        """Return whether it may apply to calls of the tool as it is now defined."""
+        """Return whether it may apply to calls of the current definition of the tool."""
         return self.names(subject) and not self.is_outdated(subject)
 
     def is_outdated(self, subject: Subject) -> bool:
@@ -195,7 +195,7 @@ def severity_of(decide: Decide) -> int:
     return _SEVERITY[decide]
 
 
-def _listed(words: str | Sequence[Any]) -> tuple[Any, ...]:
+def _to_tuple(words: str | Sequence[Any]) -> tuple[Any, ...]:
     """Return a tuple; a single string is one item, since its letter `*` would match everything."""
     return (words,) if isinstance(words, str) else tuple(words)
 

@@ -88,9 +88,11 @@ def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
     effect = settings.effect or metadata.effect
     open_to_risk = asks is None and effect is not ToolEffect.READ
     name, server = metadata.name, _server_of(metadata)
-    there = _name_there(metadata, server)
+    there = _name_on_server(metadata, server)
     return Subject(
-        names=(name,) if server is None else tuple(dict.fromkeys((name, _long(server, there)))),
+        names=(name,)
+        if server is None
+        else tuple(dict.fromkeys((name, _qualified_name(server, there)))),
         aliases=() if there == name else (there,),
         category=str(metadata.category),
         set_category=None if settings.category is None else str(settings.category),
@@ -106,7 +108,7 @@ def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
     )
 
 
-def with_facts(metadata: ToolMetadata | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def add_facts(metadata: ToolMetadata | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return arguments as rules see them: with the facts that the tool derives from them.
 
     A derivation that fails is itself a risk.
@@ -137,12 +139,14 @@ def _server_of(metadata: ToolMetadata) -> str | None:
     return lane.removeprefix(_SERVER_LANE)
 
 
-def _name_there(metadata: ToolMetadata, server: str | None) -> str:
+def _name_on_server(metadata: ToolMetadata, server: str | None) -> str:
     """Return its name on its server; its own name if it has no server."""
     if metadata.origin is not None:
         return metadata.origin.tool
-    return metadata.name if server is None else metadata.name.removeprefix(_long(server, ""))
+    return (
+        metadata.name if server is None else metadata.name.removeprefix(_qualified_name(server, ""))
+    )
 
 
-def _long(server: str, name: str) -> str:
+def _qualified_name(server: str, name: str) -> str:
     return f"{server}{_SEPARATOR}{name}"

@@ -54,14 +54,14 @@ class Attempt:
         mask = None
         if self.secrets is not None or call.inherited:
             mask = self._masking(call)
-        context = self._begun(call, invocation, mask)
+        context = self._begin(call, invocation, mask)
         try:
-            result = await self._caught(call, context, mask)
+            result = await self._run(call, context, mask)
         except asyncio.CancelledError as error:
             if invocation.stopping:
-                await self._stopped(call, context, invocation)
+                await self._undo_stopped(call, context, invocation)
                 raise
-            result = self._failed(call, error)
+            result = self._report_failure(call, error)
         if invocation.has_cancelled_itself:
             await invocation.forgive()
         if not result.ok:
@@ -74,13 +74,13 @@ class Attempt:
                 result = invocation.stopped_result()
         return result
 
-    async def _stopped(
+    async def _undo_stopped(
         self, call: ToolCall, context: ToolContext | None, invocation: Invocation
     ) -> None:
         """Undo the work of a stopped attempt; a full rollback counts as never begun."""
         invocation.goes_on = not self.ends_when_stopped
         await self._undo_call(call, context)
-        if self.undo is not None and self.ends_when_stopped and _all_undone(invocation):
+        if self.undo is not None and self.ends_when_stopped and _is_all_undone(invocation):
             invocation.begun = False
 
     def _masking(self, call: ToolCall) -> Masking | None:
@@ -89,7 +89,7 @@ class Attempt:
         known += [each] if (each := call.secretive_arguments()) else []
         return Masking(known, self.secret_names) if known or self.secret_names else None
 
-    def _begun(
+    def _begin(
         self, call: ToolCall, invocation: Invocation, mask: Masking | None
     ) -> ToolContext | None:
         """Prepare the invocation, and return the tool's context, or `None` if it takes none."""
@@ -104,7 +104,7 @@ class Attempt:
             invocation.undo = partial(self._undo_call, call, context)
         return context
 
-    async def _caught(
+    async def _run(
         self, call: ToolCall, context: ToolContext | None, mask: Masking | None
     ) -> ToolResult:
         try:
@@ -112,16 +112,16 @@ class Attempt:
             if value is None:
                 return ToolResult()
             _raise_returned(value)
-            return self._sent(call, value, mask) or await self._in_thread(call, value, mask)
+            return self._convert(call, value, mask) or await self._in_thread(call, value, mask)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except ToolError as error:
             value = ToolResult.from_error(error)
-            return self._sent(call, value, mask) or await self._in_thread(call, value, mask)
+            return self._convert(call, value, mask) or await self._in_thread(call, value, mask)
         except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
-            return self._failed(call, error)
+            return self._report_failure(call, error)
 
-    def _sent(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult | None:
+    def _convert(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult | None:
         """Return a value as a result; `None` if that would block the event loop."""
         if mask is not None and (mask.is_slow or is_long(value)):  # the search takes a while
             return None
@@ -141,7 +141,7 @@ class Attempt:
         current().measured = (result.result, size)
         return result
 
-    def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
+    def _report_failure(self, call: ToolCall, error: BaseException) -> ToolResult:
         log_failure(logger, call.name, error)
         return ToolResult.failed(say("failed", tool=call.name), error=error)
 
@@ -150,16 +150,18 @@ class Attempt:
         invocation = current()
         if not invocation.wanted or invocation.stopped_by is not None:
             await self._undo_call(call, context)
-            if _all_undone(invocation):
+            if _is_all_undone(invocation):
                 invocation.begun = False
             return
-        steps = self._steps(call, context)  # without the context, which refers to the invocation
+        steps = self._undo_steps(
+            call, context
+        )  # without the context, which refers to the invocation
         invocation.undo = partial(self._run_to_end, steps, call.name) if steps else None
 
     async def _undo_call(self, call: ToolCall, context: ToolContext | None) -> None:
-        await self._run_to_end(self._steps(call, context), call.name)
+        await self._run_to_end(self._undo_steps(call, context), call.name)
 
-    def _steps(self, call: ToolCall, context: ToolContext | None) -> list[Callable[[], Any]]:
+    def _undo_steps(self, call: ToolCall, context: ToolContext | None) -> list[Callable[[], Any]]:
         """Return the undo steps, in the order in which they run."""
         steps = context.take_undo_steps() if context is not None else []
         undo = self.undo
@@ -209,6 +211,6 @@ def _raise_returned(value: Any) -> None:
         raise value
 
 
-def _all_undone(invocation: Invocation) -> bool:
+def _is_all_undone(invocation: Invocation) -> bool:
     """Return whether there was an undo step, and all steps succeeded."""
     return invocation.undone > 0 and not invocation.undo_failures

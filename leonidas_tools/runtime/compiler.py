@@ -37,7 +37,12 @@ from leonidas_tools.runtime.functions import (
     takes_context,
     undo_function,
 )
-from leonidas_tools.settings.effective import effective_options, quarantined, refused, runs_on_of
+from leonidas_tools.settings.effective import (
+    effective_options,
+    quarantine_result,
+    refusal_of,
+    runs_on_of,
+)
 from leonidas_tools.tools.metadata import RunsOn
 from leonidas_tools.tools.tool import OnCancel
 
@@ -162,13 +167,13 @@ class Compiler:
         return plan
 
     def _compile(self, options: EffectiveOptions) -> Run:
-        return self._within(self._policies, options, self._attempt(options))
+        return self._wrap_all(self._policies, options, self._attempt(options))
 
-    def _within(self, policies: Iterable[ForTool], options: EffectiveOptions, run: Run) -> Run:
+    def _wrap_all(self, policies: Iterable[ForTool], options: EffectiveOptions, run: Run) -> Run:
         """Wrap `run` in those of these policies that the tool uses, the first one outermost."""
         used = [each for for_tool in policies for each in for_tool(options, self.shared)]
         for policy in reversed(used):
-            run = _around(policy, run)
+            run = _wrap(policy, run)
         return run
 
     def _options(self, call: ToolCall, *, guarded: bool = False) -> EffectiveOptions:
@@ -179,13 +184,13 @@ class Compiler:
     def alone(self, call: ToolCall) -> Run:
         """Return a run of the call's function, once and without the policies around it."""
         options = replace(self._options(call), runs_on=RunsOn.HERE)
-        return self._within((in_process.for_tool,), options, self._attempt(options))
+        return self._wrap_all((in_process.for_tool,), options, self._attempt(options))
 
     def asking(self, call: ToolCall) -> Run:
         """Return a run that asks a person about a call, and never runs the call itself."""
         options = self._options(call, guarded=self._is_guarded(call))
         around = (refusal.for_tool, hooks.for_tool, validation.for_tool, approval.for_tool)
-        return self._within(around, options, _withdrawn)
+        return self._wrap_all(around, options, _withdrawn)
 
     def outcome(self, call: ToolCall) -> Run | None:
         """Return a run that waits for a call that another process has started on an engine.
@@ -201,7 +206,7 @@ class Compiler:
             attempt, function=self._on_engine(options, attempt.max_bytes, is_begun=True)
         )
         around = (untrusted.for_tool, timeout.for_tool, result_budget.for_tool)
-        return self._within(around, options, attempt)
+        return self._wrap_all(around, options, attempt)
 
     def _function(self, options: EffectiveOptions, max_bytes: int) -> CallFunction:
         """Return a function that runs the tool, here or on an engine."""
@@ -273,16 +278,16 @@ class Compiler:
 
     def _has_tool(self, name: str) -> bool:
         tool = self.registry.get(name)
-        if tool is None or quarantined(tool) is not None:
+        if tool is None or quarantine_result(tool) is not None:
             return False
-        return refused(tool, self.settings.for_tool(name, tool.origin)) is None
+        return refusal_of(tool, self.settings.for_tool(name, tool.origin)) is None
 
 
 async def _withdrawn(call: ToolCall) -> ToolResult:
     return wording.build_denial(call.name, "withdrawn")
 
 
-def _around(policy: Policy, run: Run) -> Run:
+def _wrap(policy: Policy, run: Run) -> Run:
     # A bound method in a closure: an object that is called through `partial` takes twice as long.
     own = inspect.getattr_static(type(policy), "__call__")
     around: Policy = MethodType(own, policy) if inspect.isfunction(own) else policy

@@ -17,7 +17,7 @@ from leonidas_tools.redaction import described, without_presets
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.settings.effective import either, refused
+from leonidas_tools.settings.effective import either, refusal_of
 from leonidas_tools.tools.preferred import PreferredTools
 from leonidas_tools.tools.relevance import Relevance
 
@@ -87,29 +87,31 @@ class DeclaredTools:
         usual, of_session = settings.policies.mode, () if policy is None else policy.rules
         mode = usual if policy is None else policy.mode_or(usual)
         rules = RuleBook([*settings.policies.all_rules(), *of_session])
-        on = [t for t in self.registry if refused(t, settings.for_tool(t.name, t.origin)) is None]
+        on = [
+            t for t in self.registry if refusal_of(t, settings.for_tool(t.name, t.origin)) is None
+        ]
         if not rules.may_deny(mode):
-            return self._shown(on, session)
+            return self._select_tools(on, session)
         subjects = [subject_of(t.metadata, settings.for_tool(t.name, t.origin)) for t in on]
         allowed = [
             tool
             for tool, subject in zip(on, subjects, strict=True)
             if not rules.for_tool(subject).always_denies(mode)
         ]
-        return self._shown(allowed, session)
+        return self._select_tools(allowed, session)
 
     def declarations(self, session: ToolSession | None = None) -> tuple[Declaration, ...]:
         """Return the declarations, as the identical tuple while nothing in it changes."""
         self._update()
         settings = self.settings.current
         if session is None:
-            return self._made_for_all()
+            return self._declare_all()
         policy, usual = session.find(SessionPolicy), settings.policies.mode
         mode = usual if policy is None else policy.mode_or(usual)
         rules = () if policy is None else tuple(map(id, policy.rules))
         reasons = self._reasons(session)
         if not rules and mode is usual and reasons is None:
-            return self._made_for_all()
+            return self._declare_all()
         key = (self.registry.generation, settings, mode, rules, reasons)
         made = self._made_for.get(session)
         if made is None or made[0] != key:
@@ -135,7 +137,7 @@ class DeclaredTools:
             sources += [session.get(SessionPolicy).on_change, session.get(PreferredTools).on_change]
         return ChangeSubscription(partial(self.declarations, session), listener, sources).end
 
-    def _made_for_all(self) -> tuple[Declaration, ...]:
+    def _declare_all(self) -> tuple[Declaration, ...]:
         # Read first: a change in the meantime counts as a later change.
         made_of = (self.registry.generation, self.settings.current)
         if made_of != self._made_of:
@@ -146,9 +148,9 @@ class DeclaredTools:
         return self._made
 
     def _declare(self, tools: Sequence[AnyTool], settings: Settings) -> tuple[Declaration, ...]:
-        return tuple(self._declared(tool, settings) for tool in tools)
+        return tuple(self._build_declaration(tool, settings) for tool in tools)
 
-    def _declared(self, tool: AnyTool, settings: Settings) -> Declaration:
+    def _build_declaration(self, tool: AnyTool, settings: Settings) -> Declaration:
         if tool not in self._schemas:
             self._schemas[tool] = without_presets(tool.declared_parameters[0])
         own, configured = tool.metadata, settings.for_tool(tool.name, tool.origin)
@@ -171,26 +173,26 @@ class DeclaredTools:
 
     def _reasons(self, session: ToolSession) -> Hashable:
         """Return the inputs of a choice that differs from the usual one; `None` if it does not."""
-        most = self._most()
+        most = self._max_tools()
         if most is None or len(self.registry) <= most:
             return None
-        found, speech = _found_in(session), _recent_speech(session)
+        found, speech = _found_tools(session), _recent_speech(session)
         return (found, speech) if found or speech else None
 
-    def _shown(self, tools: list[AnyTool], session: ToolSession | None) -> list[AnyTool]:
+    def _select_tools(self, tools: list[AnyTool], session: ToolSession | None) -> list[AnyTool]:
         """Return the tools that are declared: all, unless the settings limit their number.
 
         Tools that are always declared do not count. The others are sorted by these keys: last found
         by the session, preferred by the application, relevance to the user's recent speech, and
         original order.
         """
-        show, most = self.settings.current.policies.show, self._most()
+        show, most = self.settings.current.policies.show, self._max_tools()
         if show is None or most is None:
             return tools
         always = {tool.name for tool in tools if self._is_always_shown(tool, show.always)}
         others = [tool.name for tool in tools if tool.name not in always]
         known = set(others)
-        order = [*_found_in(session), *self.registry.preferred, *self._fitting(session)]
+        order = [*_found_tools(session), *self.registry.preferred, *self._fitting(session)]
         wanted = [name for name in order if name in known]
         shown = {*always, *list(dict.fromkeys([*wanted, *others]))[:most]}
         return [tool for tool in tools if tool.name in shown]
@@ -212,7 +214,7 @@ class DeclaredTools:
             configured.description, own.description
         )
 
-    def _most(self) -> int | None:
+    def _max_tools(self) -> int | None:
         """Return the maximum number of declared tools; `None` for no limit."""
         show = self.settings.current.policies.show
         return None if show is None else show.most or None
@@ -268,7 +270,7 @@ class ChangeSubscription:
             logger.warning("A listener for changed declarations failed: %s", described(error))
 
 
-def _found_in(session: ToolSession | None) -> tuple[str, ...]:
+def _found_tools(session: ToolSession | None) -> tuple[str, ...]:
     """Return the tools that a session has found, the latest first."""
     preferred = None if session is None else session.find(PreferredTools)
     return () if preferred is None else preferred.names

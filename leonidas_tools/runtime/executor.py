@@ -43,7 +43,7 @@ from leonidas_tools.results.texts import join, say
 from leonidas_tools.rules.rule import CONFIRM
 from leonidas_tools.runtime.compiler import Compiler
 from leonidas_tools.session.tasks import TaskList
-from leonidas_tools.settings.effective import effect_of, quarantined, refused
+from leonidas_tools.settings.effective import effect_of, quarantine_result, refusal_of
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.tools.metadata import ToolEffect
 from leonidas_tools.workers.threads import Workers
@@ -134,7 +134,9 @@ class Executor:
             settings=settings,
             policies=policies,
             workers=self.workers,
-            asking=Asking(runner=self, channel=approval, by_voice=self._by_voice, save=save),
+            asking=Asking(
+                runner=self, channel=approval, by_voice=self._can_ask_by_voice, save=save
+            ),
         )
         self._invocations = Invocations()
         self._uncounted = OpenCalls(-math.inf)
@@ -176,18 +178,18 @@ class Executor:
         open_calls = call.session.get(OpenCalls) if is_counted else self._uncounted
         is_full = open_calls.count >= (settings.policies.calls.at_once or math.inf)
         if is_full or are_too_large(call.arguments, settings.policies.max_argument_bytes):
-            call, refusal = self._excessive(call, is_new=run is None and not call.retried)
+            call, refusal = self._refuse_excessive(call, is_new=run is None and not call.retried)
         tasks = call.session.find(TaskList)
         if tasks is not None:
             sinks = tasks.tie(call, sinks)
         plan = self._compiler.plan(call)
         if refusal is not None:
             # The loop guard compares the arguments, which `call` may no longer have.
-            run = partial(_refuse, result=self._judged(whole, refusal))
+            run = partial(_refuse, result=self._resolve_result(whole, refusal))
         elif run is None:
             run = plan.run
         if call.stands_in:
-            run = partial(_in_place, run=run)
+            run = partial(_run_in_place, run=run)
         invocation = Invocation(call, run, on_end, sinks)
         invocation.host = self.host
         invocation.limits = plan.limits
@@ -204,14 +206,14 @@ class Executor:
         self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()
     ) -> ToolResult:
         """End a call that did not start (unknown or disabled tool), and return its result."""
-        result = self.reworded(self._judged(call, result))
-        call, _ = self._bounded(call)
+        result = self.reworded(self._resolve_result(call, result))
+        call, _ = self._limit_arguments(call)
         event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
         for sink in self.with_sinks(sinks):
             sink(event)
         return result
 
-    def _judged(self, call: ToolCall, result: ToolResult) -> ToolResult:
+    def _resolve_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Return the result of a call that did not start, or the one of the loop guard."""
         guard = loop_guard.for_session(self._compiler.shared)
         if guard is None:
@@ -221,18 +223,20 @@ class Executor:
             call = call.with_arguments({"hash": cheap_hash(call.arguments)})
         return guard.judge(call, result)
 
-    def _excessive(self, call: ToolCall, *, is_new: bool) -> tuple[ToolCall, ToolResult | None]:
+    def _refuse_excessive(
+        self, call: ToolCall, *, is_new: bool
+    ) -> tuple[ToolCall, ToolResult | None]:
         """Return a call that is too large or one too many, with its refusal.
 
         A call that is not new, such as one that a person retries, is never one too many.
         """
-        call, refusal = self._bounded(call)
+        call, refusal = self._limit_arguments(call)
         most = self.settings.policies.calls.at_once
         if refusal is None and is_new and most:
             refusal = too_many_at_once(most)
         return call, refusal
 
-    def _bounded(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
+    def _limit_arguments(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
         """Return a call, without its arguments and with its refusal if they are too large.
 
         Policies, rules and sinks process arguments on the event loop, so their size is limited.
@@ -295,10 +299,10 @@ class Executor:
         if tool is None or tool.metadata.answers_questions:
             return None
         settings = self.settings.for_tool(tool.name, tool.origin)
-        if effect_of(tool, settings) is not ToolEffect.READ or quarantined(tool) is not None:
+        if effect_of(tool, settings) is not ToolEffect.READ or quarantine_result(tool) is not None:
             return None
         arguments = tool.own_arguments(call.arguments)
-        if refused(tool, settings) is not None or not _accepts(tool, arguments):
+        if refusal_of(tool, settings) is not None or not _accepts(tool, arguments):
             return None
         return replace(
             call,
@@ -341,7 +345,7 @@ class Executor:
         Raises:
             ToolError: No such call runs, or several do.
         """
-        return self._stop(self._running(call_id, session), "cancel")
+        return self._stop(self._find_running(call_id, session), "cancel")
 
     def retry(
         self, call_id: str, *, session: ToolSession | None = None
@@ -394,7 +398,7 @@ class Executor:
             ToolError: No such call runs or has failed, or several match.
         """
         if any(_is_named(each.call, call_id, session) for each in self._open_calls()):
-            return self._stop(self._running(call_id, session), "skip")
+            return self._stop(self._find_running(call_id, session), "skip")
         failed = self._take_failure(call_id, session)
         result = ToolResult(
             status=ResultStatus.CANCELLED,
@@ -438,7 +442,7 @@ class Executor:
         found = [each for each in known if _is_named(each.call, call_id, session)]
         traces = [each.call.trace_id for each in found]
         if len(found) > 1:
-            raise _ambiguous(call_id, traces)
+            raise _ambiguous_error(call_id, traces)
         if not found:
             raise ToolError(
                 say("unknown_failed_call", call=call_id),
@@ -462,7 +466,7 @@ class Executor:
         if desk is not None:
             desk.tell(call, self.reworded(result))
 
-    def _running(self, call_id: str, session: ToolSession | None) -> Invocation:
+    def _find_running(self, call_id: str, session: ToolSession | None) -> Invocation:
         """Return the running call with this id."""
         running = [e for e in self._open_calls() if session in (None, e.call.session)]
         named = [each for each in running if _is_named(each.call, call_id, session)]
@@ -471,7 +475,7 @@ class Executor:
         if len(found) == 1:
             return found[0]
         if found:
-            raise _ambiguous(call_id, [each.call.trace_id for each in found])
+            raise _ambiguous_error(call_id, [each.call.trace_id for each in found])
         raise ToolError(
             say("unknown_call", call=call_id),
             status="not_found",
@@ -612,7 +616,7 @@ class Executor:
         """Return the executor's sinks and these, without duplicates."""
         return self.sinks + tuple(sink for sink in sinks if sink not in self.sinks)
 
-    def _by_voice(self) -> bool:
+    def _can_ask_by_voice(self) -> bool:
         """Return whether the model can ask the user a question, and report the answer."""
         tool = self.registry.get(CONFIRM)
         return tool is not None and tool.metadata.answers_questions
@@ -630,7 +634,7 @@ class Executor:
         await self.workers.close()
 
 
-async def _in_place(call: ToolCall, *, run: Run) -> ToolResult:
+async def _run_in_place(call: ToolCall, *, run: Run) -> ToolResult:
     """Run a call in place of a call of an unknown tool, and add a message about it."""
     data = {"strategy": "similar_tool", "error": "unknown_tool", "to": call.name}
     current().emit(EventKind.FALLBACK, **data)
@@ -661,7 +665,7 @@ def _is_named(call: ToolCall, call_id: str, session: ToolSession | None) -> bool
     return call_id in (call.id, call.trace_id) and session in (None, call.session)
 
 
-def _ambiguous(call_id: str, options: list[str]) -> ToolError:
+def _ambiguous_error(call_id: str, options: list[str]) -> ToolError:
     return ToolError(
         say("ambiguous_call", call=call_id),
         status="invalid_argument",

@@ -48,30 +48,30 @@ def caller(
 ) -> CallFunction:
     """Return a function that runs a tool in this process or in one of its child processes."""
     collected = partial(Collected, max_bytes) if collect else LastValue
-    function, bind = tool.function, _binder(tool)
+    function, bind = tool.function, _build_binder(tool)
     match kind_of(function):
         case "async":
-            return _calling(function, bind)
+            return _call_on_loop(function, bind)
         case "async generator":
-            return _streaming(function, bind, workers, collected)
+            return _stream_on_loop(function, bind, workers, collected)
         case "generator":
-            return _streaming_in_thread(function, bind, workers, collected)
+            return _stream_in_thread(function, bind, workers, collected)
         case _ if tool.metadata.cpu_bound:
-            return _calling_in_process(bind, max_bytes)
+            return _call_in_process(bind, max_bytes)
         case _:
-            return _calling_in_thread(function, bind, workers)
+            return _call_in_thread(function, bind, workers)
 
 
 Bind: TypeAlias = Callable[[ToolCall, ToolContext | None], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
-def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
+def _build_binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
     signature = tool.signature
     convert, injected = signature.convert, signature.context_parameter if inject else None
     positional = signature.positional
 
     def bind(call: ToolCall, context: ToolContext | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        given = _copied(call.arguments)
+        given = _copy_arguments(call.arguments)
         arguments = given if convert is None else convert(given)
         if injected is not None:
             arguments[injected] = context
@@ -85,7 +85,7 @@ def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
 _BRANCHES = frozenset({list, dict})
 
 
-def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of arguments, whose lists and dicts a tool may change."""
     copied = dict(arguments)
     if _BRANCHES.isdisjoint(map(type, copied.values())):  # the usual case
@@ -100,28 +100,28 @@ def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def _calling(function: Callable[..., Any], bind: Bind) -> CallFunction:
+def _call_on_loop(function: Callable[..., Any], bind: Bind) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         value = await function(*args, **kwargs)
-        return await _all_of(value) if type(value) is AsyncGeneratorType else value
+        return await _collect(value) if type(value) is AsyncGeneratorType else value
 
     return run
 
 
-def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Workers) -> CallFunction:
+def _call_in_thread(function: Callable[..., Any], bind: Bind, workers: Workers) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         value = await workers.in_thread(_call, function, args, kwargs)
         if type(value) is _Awaitable:
             value = await value.value
-        return await _all_of(value) if type(value) is AsyncGeneratorType else value
+        return await _collect(value) if type(value) is AsyncGeneratorType else value
 
     return run
 
 
-async def _all_of(values: AsyncGeneratorType[Any, Any]) -> list[Any]:
-    """Return what an async generator yields that a function has returned."""
+async def _collect(values: AsyncGeneratorType[Any, Any]) -> list[Any]:
+    """Return the values of an async generator that a function has returned."""
     found: list[Any] = []
     async with aclosing(values):
         async for value in values:
@@ -152,7 +152,7 @@ class _Awaitable:
     value: Awaitable[Any]
 
 
-def _calling_in_process(bind: Bind, max_bytes: int) -> CallFunction:
+def _call_in_process(bind: Bind, max_bytes: int) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         # Twice the limit: the value is cut again after its secrets are masked.
@@ -160,14 +160,14 @@ def _calling_in_process(bind: Bind, max_bytes: int) -> CallFunction:
         try:
             return await leased.get().call(args, kwargs, tool=call.name, max_bytes=longest)
         except ProcessDiedError:
-            raise _died(call.name, begun=current().begun) from None
+            raise _worker_died(call.name, begun=current().begun) from None
 
     return run
 
 
 def code_of(tool: Tool[..., Any], *, collect: bool, resources: Mapping[str, float]) -> Code:
     """Return the code of a tool for an engine, which passes its own context to the tool."""
-    bind = _binder(tool, inject=False)
+    bind = _build_binder(tool, inject=False)
     return Code(
         # Resolved at the first call: the module may not be fully imported at compile time.
         target=functools.cache(partial(target_of, tool.function)),
@@ -207,7 +207,7 @@ def on_engine(
     return run
 
 
-def _died(tool: str, *, begun: bool) -> ToolError:
+def _worker_died(tool: str, *, begun: bool) -> ToolError:
     if begun:
         message = say("worker_died_unknown", tool=tool)
         return ToolError(message, status="unknown_outcome", reason_code="worker_died")
@@ -272,7 +272,7 @@ def _length(value: Any, max_bytes: int) -> int:
     return max_bytes if cut else length(shown) + 1
 
 
-def _streaming(
+def _stream_on_loop(
     function: Callable[..., AsyncIterator[Any]],
     bind: Bind,
     workers: Workers,
@@ -305,7 +305,7 @@ def _streaming(
     return run
 
 
-def _streaming_in_thread(
+def _stream_in_thread(
     function: Callable[..., Iterator[Any]],
     bind: Bind,
     workers: Workers,
@@ -349,7 +349,7 @@ def undo_function(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:
     undo = tool.undo
     if undo is None:
         return None
-    bind = _binder(tool, inject=False)
+    bind = _build_binder(tool, inject=False)
 
     def undo_call(call: ToolCall) -> Any:
         args, kwargs = bind(call, None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.settings.effective import after_untrusted_of, either, refused
+from leonidas_tools.settings.effective import after_untrusted_of, either, refusal_of
 from leonidas_tools.toolboxes.approval import answer_question, confirm_action
 from leonidas_tools.toolboxes.results import read_result
 from leonidas_tools.toolboxes.tool_search import ToolSearch
@@ -50,7 +50,7 @@ class OnDemandTools:
             return
         if self._by_voice:
             servers_may_ask = self._servers_may_ask()
-            may_ask = servers_may_ask or self._rules_may_ask() or self._untrusted_may_ask()
+            may_ask = servers_may_ask or self._rules_may_ask() or self._may_ask_after_untrusted()
             self._keep_answering(confirm_action, needed=may_ask)
             self._keep_answering(answer_question, needed=servers_may_ask)
         self._keep(read_result, needed=any(map(self._offloads, self._registry)))
@@ -103,7 +103,7 @@ class OnDemandTools:
             for tool in self._registry
         )
 
-    def _untrusted_may_ask(self) -> bool:
+    def _may_ask_after_untrusted(self) -> bool:
         """Return whether a call may need approval after a tool with untrusted results."""
         settings = self._settings.current
         named = [(tool, settings.for_tool(tool.name, tool.origin)) for tool in self._registry]
@@ -117,4 +117,4 @@ class OnDemandTools:
         return either(configured, tool.metadata.overflow) is Overflow.SPILL
 
     def _can_be_called(self, tool: AnyTool) -> bool:
-        return refused(tool, self._settings.current.for_tool(tool.name, tool.origin)) is None
+        return refusal_of(tool, self._settings.current.for_tool(tool.name, tool.origin)) is None

@@ -1,4 +1,4 @@
-"""Refuse folders of toolboxes that contain what rules the runtime."""
+"""Refuse folders of toolboxes that contain files that control the runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READ_ONLY = "read_only"
 
 
 def ruling_paths(settings: Settings, file: Path | None) -> Iterator[tuple[str, Path]]:
-    """Yield what decides how the runtime works, and where it lies or would be looked for.
+    """Yield the descriptions and paths of the files that control the runtime, existing or not.
 
     Args:
         settings: The settings of the runtime.
@@ -75,7 +75,7 @@ def _toolboxes(settings: Settings, file: Path | None) -> Iterator[tuple[str, Pat
             yield f"the toolbox {name!r}", folder / module / _PACKAGE
 
 
-def refused_root(
+def find_refused_root(
     settings: Settings, file: Path | None, roots: NamedRoots, others: Sequence[Root]
 ) -> tuple[str, str] | None:
     """Return the first root that a toolbox must not have: the name of its setting, and why.
@@ -118,7 +118,7 @@ def _packages(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[
 
 
 def _ruling_folders(settings: Settings, file: Path | None) -> Mapping[Identity, tuple[str, Path]]:
-    """Return the folders in which what rules the runtime could be replaced."""
+    """Return the folders in which files that control the runtime could be replaced."""
     found: dict[Identity, tuple[str, Path]] = {}
     for what, path in ruling_paths(settings, file):
         try:

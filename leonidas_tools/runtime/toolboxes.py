@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from leonidas_tools.errors import RegistryError, ToolboxError
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.runtime.ruling import refused_root
+from leonidas_tools.runtime.ruling import find_refused_root
 from leonidas_tools.settings.explain import explain
 from leonidas_tools.settings.problem import Finding, Problem
 from leonidas_tools.settings.root_settings import WORKSPACE, OpenedRoots
@@ -43,7 +43,7 @@ Serve: TypeAlias = "Callable[[ToolboxHost], Coroutine[Any, Any, None]]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reach:
-    """What the tools of a toolbox can reach.
+    """The resources that the tools of a toolbox can reach.
 
     Args:
         writes: The folders where they read and write.
@@ -80,7 +80,7 @@ class Reach:
 
 
 def reach_of(toolbox: Toolbox, own: BaseModel, opened: OpenedRoots) -> Reach:
-    """Return what the tools of a toolbox can reach with these settings."""
+    """Return the resources that the tools of a toolbox can reach with these settings."""
     is_writable = getattr(own, "writable", True)
     found: dict[bool, list[str]] = {True: [], False: []}
     for setting, root in opened.opened:
@@ -97,8 +97,8 @@ def reach_of(toolbox: Toolbox, own: BaseModel, opened: OpenedRoots) -> Reach:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Made:
-    """The tools of a toolbox, and the coroutine function that runs beside them."""
+class _BuiltToolbox:
+    """The tools of a toolbox, and the coroutine function that runs concurrently with them."""
 
     tools: Sequence[AnyTool]
     serve: Serve | None
@@ -112,7 +112,7 @@ class _Loaded:
 
     toolbox: ToolboxSettings
     names: Sequence[str]
-    made: _Made
+    built: _BuiltToolbox
 
 
 class Toolboxes:
@@ -138,7 +138,7 @@ class Toolboxes:
         self._registry = registry
         self._settings = settings
         self._loaded: dict[str, _Loaded] = {}
-        self._made: dict[str, tuple[ToolboxSettings, _Made]] = {}
+        self._built: dict[str, tuple[ToolboxSettings, _BuiltToolbox]] = {}
         self._host: ToolboxHost | None = None
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -148,7 +148,7 @@ class Toolboxes:
         """Run the background tasks of the loaded toolboxes."""
         self._host = host
         for name, loaded in self._loaded.items():
-            self._serve(name, loaded.made.serve)
+            self._serve(name, loaded.built.serve)
         try:
             yield
         finally:
@@ -164,14 +164,14 @@ class Toolboxes:
         task = asyncio.get_running_loop().create_task(serve(self._host), name=f"toolbox {name}")
         self._serving[name] = task
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
 
     def _stop(self, name: str) -> None:
         task = self._serving.pop(name, None)
         if task is not None:
             task.cancel()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
@@ -183,23 +183,23 @@ class Toolboxes:
         A toolbox whose settings have changed is created again. A toolbox that cannot be loaded has
         no tools, and does not keep others from loading.
         """
-        for name in self._outdated(settings):
+        for name in self._find_outdated(settings):
             self._unload(name)
         problems: list[ToolboxError] = []
         for index, toolbox in enumerate(settings.toolboxes):
             name = toolbox.name
-            others = {each: loaded.made for each, loaded in self._loaded.items()}
+            others = {each: loaded.built for each, loaded in self._loaded.items()}
             try:
-                made = others.get(name) or self._made_for(index, settings)
-                self._check_roots(index, settings, {**others, name: made})
+                built = others.get(name) or self._get_or_build(index, settings)
+                self._check_roots(index, settings, {**others, name: built})
                 if name not in self._loaded:
-                    self._loaded[name] = self._register(index, toolbox, made)
-                    self._serve(name, made.serve)
+                    self._loaded[name] = self._register(index, toolbox, built)
+                    self._serve(name, built.serve)
             except ToolboxError as error:
                 problems.append(error)
                 if name in self._loaded:
                     self._unload(name)
-        self._made.clear()
+        self._built.clear()
         return problems
 
     def _unload(self, name: str) -> None:
@@ -214,29 +214,29 @@ class Toolboxes:
                 the name of another tool.
         """
         tools = {tool.name: tool for tool in self._registry}
-        for name in self._outdated(settings):
+        for name in self._find_outdated(settings):
             for gone in self._loaded[name].names:
                 tools.pop(gone, None)
-        made: dict[str, _Made] = {}
+        built: dict[str, _BuiltToolbox] = {}
         for index, toolbox in enumerate(settings.toolboxes):
             name = toolbox.name
             if name in self._loaded and self._loaded[name].toolbox == toolbox:
-                made[name] = self._loaded[name].made
+                built[name] = self._loaded[name].built
                 continue
-            brought = made[name] = self._make(index, settings)
-            self._made[name] = toolbox, brought
-            for tool in brought.tools:
+            new = built[name] = self._build(index, settings)
+            self._built[name] = toolbox, new
+            for tool in new.tools:
                 if tool.name in tools and not self._registry.is_builtin(tool.name):
                     why = f"A tool {tool.name!r} already exists; rename one"
                     raise self._error(name, why, f"toolboxes.{index}")
                 tools[tool.name] = tool
         for index in range(len(settings.toolboxes)):
-            self._check_roots(index, settings, made)
+            self._check_roots(index, settings, built)
         return tools
 
     def reaches(self) -> Mapping[str, Reach]:
-        """Return what the tools of each loaded toolbox can reach, by its name."""
-        return {name: loaded.made.reach for name, loaded in self._loaded.items()}
+        """Return the resources that the tools of each loaded toolbox can reach, by toolbox name."""
+        return {name: loaded.built.reach for name, loaded in self._loaded.items()}
 
     def warnings(self, settings: Settings) -> list[Finding]:
         """Return a warning for each loaded toolbox whose tools need a store that is not enabled."""
@@ -248,53 +248,57 @@ class Toolboxes:
             )
             for index, toolbox in enumerate(settings.toolboxes)
             if toolbox.name in self._loaded
-            and self._loaded[toolbox.name].made.reach.store
+            and self._loaded[toolbox.name].built.reach.store
             and not settings.store.enabled
         ]
 
-    def _outdated(self, settings: Settings) -> list[str]:
+    def _find_outdated(self, settings: Settings) -> list[str]:
         """Return the loaded toolboxes that are no longer named, or have other settings."""
         named = {toolbox.name: toolbox for toolbox in settings.toolboxes}
         return [name for name, each in self._loaded.items() if named.get(name) != each.toolbox]
 
-    def _check_roots(self, index: int, settings: Settings, made: Mapping[str, _Made]) -> None:
-        """Raise `ToolboxError` for a root that holds what rules the runtime, or leaves another."""
+    def _check_roots(
+        self, index: int, settings: Settings, built: Mapping[str, _BuiltToolbox]
+    ) -> None:
+        """Raise `ToolboxError` for a root that controls the runtime, or leaves another root."""
         name = settings.toolboxes[index].name
-        others = [root for each in made.values() for _, root in each.roots]
-        problem = refused_root(settings, self._settings.path, made[name].roots, others)
+        others = [root for each in built.values() for _, root in each.roots]
+        problem = find_refused_root(settings, self._settings.path, built[name].roots, others)
         if problem is not None:
             setting, why = problem
             raise self._error(name, why, f"toolboxes.{index}.{name}.{setting}")
 
-    def _made_for(self, index: int, settings: Settings) -> _Made:
-        """Return the tools of a toolbox, which a check may have made already."""
+    def _get_or_build(self, index: int, settings: Settings) -> _BuiltToolbox:
+        """Return the tools of a toolbox, which a check may have built already."""
         toolbox = settings.toolboxes[index]
-        made_of, made = self._made.get(toolbox.name, (None, None))
-        return made if made is not None and made_of == toolbox else self._make(index, settings)
+        built_from, built = self._built.get(toolbox.name, (None, None))
+        return (
+            built if built is not None and built_from == toolbox else self._build(index, settings)
+        )
 
-    def _register(self, index: int, toolbox: ToolboxSettings, made: _Made) -> _Loaded:
+    def _register(self, index: int, toolbox: ToolboxSettings, built: _BuiltToolbox) -> _Loaded:
         names: list[str] = []
         try:
-            for tool in made.tools:
+            for tool in built.tools:
                 names.append(self._registry.register(tool).name)  # noqa: PERF401 - kept if it fails
         except RegistryError as error:
             self._drop(names)
             raise self._error(toolbox.name, str(error), f"toolboxes.{index}") from error
-        return _Loaded(toolbox, names, made)
+        return _Loaded(toolbox, names, built)
 
-    def _make(self, index: int, settings: Settings) -> _Made:
+    def _build(self, index: int, settings: Settings) -> _BuiltToolbox:
         """Import a toolbox, validate its settings and create its tools."""
-        from leonidas_tools.tools.discovery import find_toolbox, made_tools
+        from leonidas_tools.tools.discovery import build_tools, find_toolbox
 
         named, key = settings.toolboxes[index], f"toolboxes.{index}"
         masked = settings.masked
         try:
             toolbox = find_toolbox(named.name, self._folders())
-            opened = opened_roots(self._settings.path)
+            opened = build_opened_roots(self._settings.path)
             own, problems = read_toolbox_settings(toolbox.settings, named, settings.written, opened)
             if own is not None:
-                return _Made(
-                    tools=made_tools(named.name, toolbox, own),
+                return _BuiltToolbox(
+                    tools=build_tools(named.name, toolbox, own),
                     serve=None if toolbox.serve is None else partial(toolbox.serve, own),
                     roots=tuple(opened.opened),
                     reach=reach_of(toolbox, own, opened),
@@ -317,9 +321,9 @@ class Toolboxes:
     def _folders(self) -> list[Path]:
         """Return the folder of the settings file and the working directory."""
         file = self._settings.path
-        beside = [] if file is None else [file.resolve().parent]
+        folders = [] if file is None else [file.resolve().parent]
         here = Path.cwd()
-        return [*beside, *([] if here in beside else [here])]
+        return [*folders, *([] if here in folders else [here])]
 
     def _drop(self, names: Sequence[str]) -> None:
         for name in names:
@@ -327,7 +331,7 @@ class Toolboxes:
                 self._registry.unregister(name)
 
 
-def opened_roots(file: Path | None) -> OpenedRoots:
+def build_opened_roots(file: Path | None) -> OpenedRoots:
     """Return where the folders of a toolbox are opened, given the settings file."""
     folder = Path.cwd() if file is None else file.absolute().parent
     return OpenedRoots(workspace=folder / WORKSPACE)

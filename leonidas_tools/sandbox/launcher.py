@@ -401,7 +401,9 @@ def _place_descriptors(
         os.lseek(wanted[SECCOMP_FD], 0, os.SEEK_SET)
     # Duplicate above all targets first: a source may have the number of another target.
     first = max((*wanted, *wanted.values())) + 1
-    above = {target: _duplicate(fd, first) for target, fd in wanted.items()}
+    above = {
+        target: int(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, first)) for target, fd in wanted.items()
+    }
     for target, fd in above.items():
         os.dup2(fd, target)
 
@@ -417,10 +419,6 @@ def _keep_only(request: dict[str, Any], streams: int) -> None:
         if int(name) not in kept:
             with contextlib.suppress(OSError):  # the descriptor of the listing is closed
                 os.set_inheritable(int(name), False)
-
-
-def _duplicate(fd: int, first: int) -> int:
-    return int(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, first))
 
 
 def _set_limits(request: dict[str, Any], limited: set[str]) -> None:

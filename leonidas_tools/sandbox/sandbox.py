@@ -157,7 +157,7 @@ class Sandbox:
     def __post_init__(self) -> None:
         if self.backend not in get_args(Backend):
             raise ValueError(f"backend must be one of {get_args(Backend)!r}, not {self.backend!r}")
-        self._roots, self._read_only = _opened(self.roots), _opened(self.read_only)
+        self._roots, self._read_only = _open_roots(self.roots), _open_roots(self.read_only)
 
     async def __aenter__(self) -> Self:
         """Return the sandbox, which closes when the block ends."""
@@ -226,7 +226,7 @@ class Sandbox:
         return await self._run(job, await self.chosen_backend())
 
     async def _run(self, job: _Command, backend: str) -> Finished:
-        async with self._started(job, backend) as running:
+        async with self._start(job, backend) as running:
             return await running.finished()
 
     @asynccontextmanager
@@ -244,11 +244,11 @@ class Sandbox:
         job = _Command(
             argv=argv, timeout_seconds=timeout_seconds, on_output=on_output, has_channel=True
         )
-        async with self._started(job, backend) as running:
+        async with self._start(job, backend) as running:
             yield running
 
     @asynccontextmanager
-    async def _started(self, job: _Command, backend: str) -> AsyncIterator[Running]:
+    async def _start(self, job: _Command, backend: str) -> AsyncIterator[Running]:
         running = self._launch(job, backend)
         try:
             yield running
@@ -478,7 +478,7 @@ def _program(name: str, path: str) -> str:
     return executable
 
 
-def _opened(paths: Sequence[str | Path | Root]) -> tuple[Root, ...]:
+def _open_roots(paths: Sequence[str | Path | Root]) -> tuple[Root, ...]:
     return tuple(each if isinstance(each, Root) else Root(each) for each in paths)
 
 
@@ -515,7 +515,7 @@ def _in_bubblewrap(  # noqa: PLR0913 - each argument is a part of the command li
     directory: str,
     temporary_bytes: int | None,
 ) -> list[str]:
-    """Return the command line that runs `argv` in namespaces of its own."""
+    """Return the command line that runs `argv` in its own namespaces."""
     line = [program, "--unshare-all", "--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY]
     line += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     line += ["--seccomp", str(SECCOMP_FD), "--json-status-fd", str(STATUS_FD)]

@@ -118,7 +118,7 @@ def _restrict_modes(pyseccomp: Any, rules: Any, positions: dict[str, int]) -> No
 def _restrict_sockets(pyseccomp: Any, rules: Any, *, namespaces: bool, network: bool) -> None:
     """Allow only the address families needed.
 
-    Unix sockets reach every process in the network namespace, so they need one of its own. Even
+    Unix sockets reach every process in the network namespace, so they need a separate one. Even
     without them, a pair of connected stream sockets reaches nobody else; datagrams do.
     """
     allowed = {socket.AF_UNIX} if namespaces and not network else set()

@@ -124,7 +124,7 @@ class TaskList:
         for title, names in zip(titles, tools or (), strict=False):
             taken[title] = taken[title] or tuple(names)
         tasks = [
-            self._with_tools(before.get(title) or self._new(title), names)
+            self._set_tools(before.get(title) or self._new(title), names)
             for title, names in taken.items()
         ]
         self.put(tasks)
@@ -179,7 +179,7 @@ class TaskList:
             self._running.setdefault(named, []).append(call.name)
 
         def tell(event: ToolEvent) -> None:
-            moved = None if named is None else self._moved(named, event)
+            moved = None if named is None else self._move(named, event)
             tied = replace(event, data={**event.data, "task": current})
             for sink in sinks:
                 if moved is not None and event.ends_call:
@@ -200,7 +200,7 @@ class TaskList:
         ]
         return min(waiting, key=lambda task: _FIRST.index(task.status)).id if waiting else None
 
-    def _moved(self, id_: str, event: ToolEvent) -> ToolEvent | None:
+    def _move(self, id_: str, event: ToolEvent) -> ToolEvent | None:
         """Update a task that names a tool after an event of its call; return the event to emit."""
         result, name = event.result, event.call.name
         if result is not None and name in self._running.get(id_, ()):
@@ -216,7 +216,7 @@ class TaskList:
         data = {"task": self.update(id_, status).to_json()}
         return replace(event, kind=EventKind.TASK_UPDATE, result=None, seconds=None, data=data)
 
-    def _with_tools(self, task: Task, tools: Sequence[str]) -> Task:
+    def _set_tools(self, task: Task, tools: Sequence[str]) -> Task:
         return replace(task, tools=tuple(tools)) if tools else task
 
     def _new(self, title: str) -> Task:

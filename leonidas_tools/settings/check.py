@@ -14,7 +14,7 @@ from leonidas_tools.rules.rule import REQUIRES_APPROVAL, Mode
 from leonidas_tools.rules.subject import Subject, subject_of
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.settings.problem import Finding, Severity
-from leonidas_tools.tools.metadata import meant_category
+from leonidas_tools.tools.metadata import guess_category
 from leonidas_tools.tools.tool import OnCancel, Overflow, Tool, ToolBehavior, ToolEffect
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _fallbacks(key: str, configuration: ToolConfiguration, names: _Names) -> Ite
 def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
     """Yield categories that look like misspelled known ones."""
     for layer, overrides in _layers(key, configuration):
-        near = None if overrides.category is None else meant_category(overrides.category)
+        near = None if overrides.category is None else guess_category(overrides.category)
         if near is not None:
             message = (
                 f"{overrides.category!r} is not a known category; did you mean {near.value!r}?"
@@ -108,7 +108,7 @@ def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
             yield Finding(severity="warning", key=f"{layer}.category", message=message)
 
 
-def undescribed(settings: Settings, known_tools: Tools) -> Iterator[Finding]:
+def find_undescribed(settings: Settings, known_tools: Tools) -> Iterator[Finding]:
     """Yield a warning for each tool without a description: the model gets only its name."""
     for name, tool in known_tools.items():
         said = tool.metadata.description or settings.for_tool(name, tool.origin).description or ""
@@ -293,9 +293,9 @@ class _RuleCheck:
                 message = f"there is no rule {always.question!r}{_hint(always.question, questions)}"
                 yield Finding(severity="error", key=f"{key}.question", message=message)
             else:
-                yield from self._outdated(key, always.rule(name))
+                yield from self._find_outdated(key, always.rule(name))
 
-    def _outdated(self, key: str, rule: Rule) -> Iterator[Finding]:
+    def _find_outdated(self, key: str, rule: Rule) -> Iterator[Finding]:
         named = [each.subject for each in self._known if rule.names(each.subject)]
         if named and all(rule.is_outdated(subject) for subject in named):
             message = "it was about another definition of the tool: the user is asked again"
@@ -316,10 +316,10 @@ class _RuleCheck:
         subjects = [known.subject for known in self._known]
         tools = [name for subject in subjects for name in subject.all_names]
         tags = {tag for subject in subjects for tag in subject.tags}
-        yield from _unknown(f"{key}.tools", "tool", rule.tools, tools, self._unknown)
-        yield from _unknown(f"{key}.tags", "tool with the tag", rule.tags, tags, self._unknown)
+        yield from _find_unknown(f"{key}.tools", "tool", rule.tools, tools, self._unknown)
+        yield from _find_unknown(f"{key}.tags", "tool with the tag", rule.tags, tags, self._unknown)
         servers = list(self._settings.mcp_servers)
-        yield from _unknown(f"{key}.servers", "MCP server", rule.servers, servers, "error")
+        yield from _find_unknown(f"{key}.servers", "MCP server", rule.servers, servers, "error")
 
     def _parameters(self, key: str, rule: Rule, fitting: list[_Known]) -> Iterator[Finding]:
         parameters = {name for known in fitting for name in known.parameters}
@@ -376,7 +376,7 @@ class _RuleCheck:
         return None
 
 
-def _unknown(
+def _find_unknown(
     key: str, what: str, patterns: Iterable[str], known: Collection[str], severity: Severity
 ) -> Iterator[Finding]:
     for pattern in patterns:

@@ -115,7 +115,7 @@ def effective_options(
         tool=tool,
         settings=settings,
         guarded=guarded,
-        refusal=refused(tool, settings) or quarantined(tool),
+        refusal=refusal_of(tool, settings) or quarantine_result(tool),
         effect=effect_of(tool, settings),
         priority=either(settings.priority, own.priority),
         lane="off" if waits_only else either(settings.lane, own.lane),
@@ -183,7 +183,7 @@ def effect_of(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
 def after_untrusted_of(
     tool: AnyTool, settings: ToolConfiguration, policies: PolicySettings
 ) -> AfterUntrusted | None:
-    """Return what happens to the tool's calls in a session that has read untrusted content.
+    """Return the handling of the tool's calls in a session that has read untrusted content.
 
     `None` leaves it to the mode of the session: `ask`, and `deny` in the mode `autonomous`.
     """
@@ -193,7 +193,7 @@ def after_untrusted_of(
 
 
 def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:
-    """Return what happens to a running call when it is cancelled."""
+    """Return the handling of a running call that is cancelled."""
     stated = settings.on_cancel or tool.metadata.on_cancel
     if stated is not None:
         return stated
@@ -213,7 +213,7 @@ def repeats_after_resume(tool: AnyTool, settings: ToolConfiguration) -> bool:
     return bool(either(settings.repeat_after_resume, tool.metadata.repeat_after_resume))
 
 
-def quarantined(tool: AnyTool) -> ToolResult | None:
+def quarantine_result(tool: AnyTool) -> ToolResult | None:
     """Return the result of calls to a quarantined tool; `None` for a trusted tool."""
     if tool.metadata.quarantine is None:
         return None
@@ -224,7 +224,7 @@ def quarantined(tool: AnyTool) -> ToolResult | None:
     )
 
 
-def refused(tool: AnyTool, settings: ToolConfiguration) -> ToolResult | None:
+def refusal_of(tool: AnyTool, settings: ToolConfiguration) -> ToolResult | None:
     """Return the result of calls to a disabled tool; `None` for an active tool."""
     status = either(settings.status, tool.metadata.status)
     if settings.enabled and status is ToolStatus.ACTIVE:

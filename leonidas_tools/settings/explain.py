@@ -123,7 +123,7 @@ def _kind_at(path: KeyPath, root: type[BaseModel]) -> Any:
     """Return the type of the value at a path; `None` if the schema does not have it."""
     kind: Any = root
     for step in path:
-        kind = _bare(kind)
+        kind = _unwrap_type(kind)
         if kind is Any:
             break
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -132,10 +132,10 @@ def _kind_at(path: KeyPath, root: type[BaseModel]) -> Any:
         else:
             kind = {dict: get_args(kind)[-1:], tuple: get_args(kind)[:1]}.get(get_origin(kind))
             kind = kind[0] if kind else None
-    return _bare(kind)
+    return _unwrap_type(kind)
 
 
-def _bare(kind: Any) -> Any:
+def _unwrap_type(kind: Any) -> Any:
     """Return the type without `Annotated` and without `None`."""
     while get_origin(kind) in (Annotated, Union, UnionType):
         kind = get_args(kind)[0]

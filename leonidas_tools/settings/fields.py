@@ -176,7 +176,7 @@ def _duration_schema(*, nullable: bool) -> dict[str, Any]:
     return {"anyOf": [*options, {"type": "null"}] if nullable else options}
 
 
-def _or_off(schema: dict[str, Any]) -> dict[str, Any]:
+def _add_off(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [*schema["anyOf"], {"enum": list(_OFF_WORDS)}]}
 
 
@@ -225,7 +225,7 @@ OptionalDelay = Annotated[
     Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
     BeforeValidator(seconds),
     BeforeValidator(off_as_zero),
-    WithJsonSchema(_or_off(_duration_schema(nullable=True))),
+    WithJsonSchema(_add_off(_duration_schema(nullable=True))),
 ]
 _AS_IT_IS = PlainSerializer(lambda value: value)  # as a number, `False` would be 0
 DurationOrOff = Annotated[
@@ -233,7 +233,7 @@ DurationOrOff = Annotated[
     BeforeValidator(seconds),
     WrapValidator(or_off),
     _AS_IT_IS,
-    WithJsonSchema(_or_off(_duration_schema(nullable=True))),
+    WithJsonSchema(_add_off(_duration_schema(nullable=True))),
 ]
 Number = Annotated[
     _Finite, BeforeValidator(number), WithJsonSchema(_number_schema("number", nullable=False))
@@ -250,7 +250,7 @@ CountOrZero = Annotated[
     _FromZero,
     BeforeValidator(number),
     BeforeValidator(off_as_zero),
-    WithJsonSchema(_or_off(_number_schema("integer", nullable=False, minimum=0))),
+    WithJsonSchema(_add_off(_number_schema("integer", nullable=False, minimum=0))),
 ]
 Count = Annotated[
     _FromOne,
@@ -269,21 +269,21 @@ CountOrOff = Annotated[
     BeforeValidator(number),
     WrapValidator(or_off),
     _AS_IT_IS,
-    WithJsonSchema(_or_off(_number_schema("integer", minimum=1))),
+    WithJsonSchema(_add_off(_number_schema("integer", minimum=1))),
 ]
 LimitOrOff = Annotated[
     _FromOne,
     BeforeValidator(number),
     WrapValidator(or_off),
     _AS_IT_IS,
-    WithJsonSchema(_or_off(_number_schema("integer", nullable=False, minimum=1))),
+    WithJsonSchema(or_off(_number_schema("integer", nullable=False, minimum=1))),
 ]
 """A limit with a default, which an empty value must not switch off."""
 Retries = Annotated[
     Annotated[int, Field(ge=0, le=20)] | None,
     BeforeValidator(number),
     BeforeValidator(off_as_zero),
-    WithJsonSchema(_or_off(_number_schema("integer", minimum=0, maximum=20))),
+    WithJsonSchema(_add_off(_number_schema("integer", minimum=0, maximum=20))),
 ]
 Backoff = Annotated[
     Annotated[float, Field(ge=1, le=10)] | None,
@@ -381,6 +381,6 @@ FillerAfter = Annotated[
     WrapValidator(or_off),
     _AS_IT_IS,
     WithJsonSchema(
-        _or_off({"anyOf": [{"enum": ["median"]}, *_duration_schema(nullable=True)["anyOf"]]})
+        _add_off({"anyOf": [{"enum": ["median"]}, *_duration_schema(nullable=True)["anyOf"]]})
     ),
 ]

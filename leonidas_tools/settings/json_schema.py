@@ -103,16 +103,16 @@ def settings_schema() -> dict[str, Any]:
         "description": "MCP servers in the format of other programs, used unchanged.",
     }
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-    return cast("dict[str, Any]", _without_null(whole))
+    return cast("dict[str, Any]", _remove_null(whole))
 
 
-def _without_null(schema: Any) -> Any:
+def _remove_null(schema: Any) -> Any:
     """Return a schema that does not offer `null`, which the file cannot have."""
     if isinstance(schema, list):
-        return [_without_null(each) for each in schema if each != {"type": "null"}]
+        return [_remove_null(each) for each in schema if each != {"type": "null"}]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: _without_null(value) for key, value in schema.items() if value is not None}
+    kept = {key: _remove_null(value) for key, value in schema.items() if value is not None}
     if len(kept.get("anyOf", ())) == 1:
         kept |= kept.pop("anyOf")[0]
     return kept
@@ -125,7 +125,7 @@ def _toolboxes(definitions: dict[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(RegistryError):  # its extra is not installed
             model = find_toolbox(name).settings
             if model.model_fields:
-                own[name] = _referred(model, definitions)
+                own[name] = _add_definition(model, definitions)
     named = {
         "type": "object",
         "minProperties": 1,
@@ -136,7 +136,7 @@ def _toolboxes(definitions: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [{"type": "string", "minLength": 1}, named]}
 
 
-def _referred(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+def _add_definition(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
     """Add the schema of a model, and of those in it, to the definitions; return a reference."""
     schema = model.model_json_schema(schema_generator=_Generator)
     definitions |= schema.pop("$defs", {})

@@ -127,16 +127,18 @@ def settings_document(text: str) -> SettingsDocument:
 
 
 def _validate(document: SettingsDocument, file: Path | None) -> Settings:
-    settings, problems = checked(document, file)
+    settings, problems = check_document(document, file)
     if settings is not None and not problems:
         return settings
     # Raised outside of `except`: chained to pydantic's error, it would contain the values.
     raise configuration_error(problems, document, file)
 
 
-def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | None, list[Problem]]:
+def check_document(
+    document: SettingsDocument, file: Path | None
+) -> tuple[Settings | None, list[Problem]]:
     """Return the settings, or `None` if they cannot be validated, and the problems."""
-    taken, foreign_problems = _with_foreign_servers(document.data, file)
+    taken, foreign_problems = _move_foreign_servers(document.data, file)
     expansion = Expansion(ChainMap(os.environ, {INTERPRETER_VARIABLE: sys.executable}))
     data = expansion.expand({key: taken[key] for key in taken if key != TEXTS})
     if TEXTS in taken:  # read by models, so without environment variables
@@ -168,7 +170,7 @@ def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | N
     return settings, problems
 
 
-def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Problem]]:
+def _move_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Problem]]:
     """Move the servers under `mcpServers` to `mcp_servers`; return the data and the problems."""
     if not isinstance(data, Mapping) or not isinstance(data.get(FOREIGN), Mapping):
         return data, []

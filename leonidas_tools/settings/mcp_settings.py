@@ -8,12 +8,11 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    PrivateAttr,
     field_serializer,
     model_validator,
 )
 
-from leonidas_tools.redaction import MASK, KnownSecrets, secrets_in, texts_in
+from leonidas_tools.redaction import MASK, secrets_in, texts_in
 from leonidas_tools.redaction.addresses import secrets_of_path
 from leonidas_tools.settings.fields import (
     Count,
@@ -30,8 +29,8 @@ from leonidas_tools.settings.fields import (
     Transport,
     mapping,
 )
-from leonidas_tools.settings.model import SettingsModel
-from leonidas_tools.settings.shown import without_secret_options
+from leonidas_tools.settings.model import MaskedSettings, SettingsModel
+from leonidas_tools.settings.shown import mask_secret_options
 from leonidas_tools.settings.tool_configuration import ToolConfiguration
 
 _MAX_NAME_LENGTH = 100
@@ -133,7 +132,7 @@ MCPToolConfigurations: TypeAlias = Annotated[
 ]
 
 
-class MCPServerSettings(SettingsModel):
+class MCPServerSettings(MaskedSettings):
     """The settings of one MCP server: a command or a URL, and the use of its features.
 
     As JSON, the values of `env` and `headers` are masked.
@@ -205,22 +204,11 @@ class MCPServerSettings(SettingsModel):
     )
     log_level: Literal["debug", "info", "warning", "error", "off"] = "warning"
     tools: MCPToolConfigurations = Field(default_factory=dict)
-    _hidden: frozenset[str] = PrivateAttr(default=frozenset())
 
     def hide(self, values: Collection[str]) -> None:
         """Record the values of the environment in these settings: only the server may see them."""
         texts = list(texts_in(self.model_dump()))
-        self._hidden = frozenset(each for each in values if any(each in text for text in texts))
-
-    def masked(self, text: str) -> str:
-        """Return a text about these settings without values of the environment."""
-        return KnownSecrets(self._hidden).text(text)
-
-    def __repr__(self) -> str:
-        return self.masked(super().__repr__())
-
-    def __str__(self) -> str:
-        return self.masked(super().__str__())
+        self._hidden = {each for each in values if any(each in text for text in texts)}
 
     def named_secrets(self) -> Iterator[str]:
         """Yield the secrets by their names, such as `API_KEY` in `env`, if they are long."""
@@ -232,8 +220,8 @@ class MCPServerSettings(SettingsModel):
         """Return the secret values that the server gets, which its tools must not return."""
         query = {} if self.url is None else dict(parse_qsl(urlsplit(self.url).query))
         named = {"env": self.env, "headers": self.headers, "query": query}
-        told = {"args": self.args, "url": self.url}
-        found = [*secrets_in(named, self._hidden), *secrets_in(told, self._hidden)]
+        unnamed = {"args": self.args, "url": self.url}
+        found = [*secrets_in(named, self._hidden), *secrets_in(unnamed, self._hidden)]
         found += self._options()
         # Without `Bearer`: a server may return the token without the rest of the header.
         found += [text.rpartition(" ")[2] for text in found]
@@ -252,7 +240,7 @@ class MCPServerSettings(SettingsModel):
 
     def _options(self) -> Iterator[str]:
         """Yield the values of secret options, such as `--token`."""
-        masked = without_secret_options(self.args)
+        masked = mask_secret_options(self.args)
         for argument, shown in zip(self.args, masked, strict=True):
             if shown == MASK:
                 yield argument

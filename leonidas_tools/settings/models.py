@@ -13,7 +13,7 @@ from pydantic import (
 
 from leonidas_tools.calls.call import MAX_ARGUMENT_BYTES
 from leonidas_tools.engines.base import RayConnection
-from leonidas_tools.redaction import KnownSecrets, secrets_in
+from leonidas_tools.redaction import secrets_in
 from leonidas_tools.results.texts import Wording
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.rule import Mode, Rule
@@ -36,7 +36,7 @@ from leonidas_tools.settings.mcp_settings import (
     MCPServerSettings,
     ServerName,
 )
-from leonidas_tools.settings.model import SettingsModel
+from leonidas_tools.settings.model import MaskedSettings, SettingsModel
 from leonidas_tools.settings.policy_settings import GuardSettings
 from leonidas_tools.settings.rules import (
     AlwaysSettings,
@@ -119,7 +119,7 @@ class MonitoringSettings(SettingsModel):
         return self
 
 
-def _off_word(value: Any) -> Any:
+def _parse_off(value: Any) -> Any:
     """Return `off`, which YAML may read as false, as the word."""
     return "off" if value is False else value
 
@@ -158,7 +158,7 @@ class PolicySettings(GuardSettings):
     processes: OptionalCount = None
     max_result_bytes: Count = 65_536
     max_argument_bytes: Count = MAX_ARGUMENT_BYTES
-    similar_tool: Annotated[Literal["off", "read"], BeforeValidator(_off_word)] = "off"
+    similar_tool: Annotated[Literal["off", "read"], BeforeValidator(_parse_off)] = "off"
     default_timeout: TimeLimit = 30.0
     mode: SessionMode = Mode.ASK
     risky: Literal["ask", "allow"] = "ask"
@@ -209,7 +209,7 @@ class RaySettings(SettingsModel):
         return RayConnection(address=self.address, connect_seconds=self.connect)
 
 
-class Settings(SettingsModel):
+class Settings(MaskedSettings):
     """All settings.
 
     Args:
@@ -218,7 +218,7 @@ class Settings(SettingsModel):
             variable `LEONIDAS_ENV` overrides it.
         defaults: Settings of all tools, unless a tool overrides them.
         tools: Settings by tool name.
-        toolboxes: Toolboxes to load, by name: a built-in one, a Python file beside this file or in
+        toolboxes: Toolboxes to load, by name: a built-in one, a Python file next to this file or in
             the working directory, an installed entry point or module. The settings of a toolbox
             are below its name.
         mcp_servers: MCP servers by name.
@@ -266,7 +266,6 @@ class Settings(SettingsModel):
         default_factory=TextSettings.model_construct
     )
     _written: dict[str, str] = PrivateAttr(default_factory=dict)
-    _hidden: set[str] = PrivateAttr(default_factory=set)
 
     @property
     def written(self) -> dict[str, str]:
@@ -277,16 +276,6 @@ class Settings(SettingsModel):
     def hidden(self) -> set[str]:
         """Return values of the environment that only tools may see."""
         return self._hidden
-
-    def masked(self, text: str) -> str:
-        """Return a text about these settings without values of the environment."""
-        return KnownSecrets(self._hidden).text(text)
-
-    def __repr__(self) -> str:
-        return self.masked(super().__repr__())
-
-    def __str__(self) -> str:
-        return self.masked(super().__str__())
 
     def for_tool(self, name: str, origin: ToolOrigin | None = None) -> ToolConfiguration:
         """Return the settings of a tool in the active environment, the same object each time.
@@ -304,10 +293,10 @@ class Settings(SettingsModel):
             return self.resolved.get(name, self.resolved_defaults)
         key = (name, origin)
         if key not in self.resolved_of_servers:
-            self.resolved_of_servers[key] = self._merged_of_server(name, origin, server)
+            self.resolved_of_servers[key] = self._merge_for_server(name, origin, server)
         return self.resolved_of_servers[key]
 
-    def _merged_of_server(
+    def _merge_for_server(
         self, name: str, origin: ToolOrigin, server: MCPServerSettings
     ) -> ToolConfiguration:
         """Return the settings of a server's tool; credentials of the server are secret."""

@@ -11,7 +11,7 @@ from leonidas_tools.redaction import KnownSecrets, is_secret_name
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.settings.effective import effective_options, either, scheduling_of
-from leonidas_tools.settings.shown import shown_parameters
+from leonidas_tools.settings.shown import display_parameters
 from leonidas_tools.tools.metadata import AfterUntrusted, RunsOn, ToolMetadata, is_off
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
 
@@ -88,25 +88,25 @@ class _View:
     def values(self) -> Iterator[Effective]:
         yield self._status()
         for name in ("category", "effect", "priority"):
-            yield self._of(name)
+            yield self._build_option(name)
         yield self._runs()
         for name in ("runs_on", "resources"):
-            yield self._of(name)
+            yield self._build_option(name)
         yield from self._times()
         yield from self._repeats()
         yield self._lane()
         yield from self._approval()
         yield from self._cache()
         yield from self._limits()
-        yield self._of("max_result_bytes", policy="max_result_bytes")
+        yield self._build_option("max_result_bytes", policy="max_result_bytes")
         for name in ("max_result_tokens", "overflow", "collect"):
-            yield self._of(name)
+            yield self._build_option(name)
         yield from self._secrets()
         yield from self._speech()
         for name in ("fallback_tools", "dependencies", "tags", "description"):
-            yield self._of(name)
+            yield self._build_option(name)
 
-    def _of(
+    def _build_option(
         self, name: str, *, note: str | None = None, policy: str | None = None, **other: Any
     ) -> Effective:
         """Return an option with its source: the settings, else the tool, else a policy."""
@@ -132,7 +132,7 @@ class _View:
         field = _FIELDS.get(name, name)
         own = getattr(self._tool.metadata, field, None)
         if own is None and policy is not None:
-            return self._of_policy(policy)[1:]
+            return self._policy_source(policy)[1:]
         return self._source_of(field, own) if field in _DEFAULTS else "default", None
 
     def _source_of(self, name: str, own: Any) -> Source:
@@ -145,7 +145,7 @@ class _View:
             return "decorator" if own else "default"
         return "default" if own == _DEFAULTS[name] and not self._tool.states(name) else "decorator"
 
-    def _of_policy(self, path: str) -> tuple[Any, Source, str | None]:
+    def _policy_source(self, path: str) -> tuple[Any, Source, str | None]:
         """Return a setting for all tools, its source, and its key if it is set."""
         node: Any = self._all.policies
         is_set = "policies" in self._all.model_fields_set
@@ -163,7 +163,7 @@ class _View:
         if not self._settings.enabled:
             source, key = self._source("enabled")
             return Effective(name="status", value="disabled", source=source, key=key)
-        return self._of("status")
+        return self._build_option("status")
 
     def _runs(self) -> Effective:
         name, metadata, runs_on = "runs", self._tool.metadata, self._options.runs_on
@@ -183,18 +183,18 @@ class _View:
             yield Effective(name="timeout", value=None, note=note)
             yield Effective(name="deadline", value=None, note=note)
             return
-        yield self._of("timeout", policy="default_timeout")
-        yield self._of("deadline")
+        yield self._build_option("timeout", policy="default_timeout")
+        yield self._build_option("deadline")
 
     def _repeats(self) -> Iterator[Effective]:
         is_once = self._options.is_once
         note = "only after a RetryableError, because the effect is 'once'" if is_once else None
-        yield self._of("retry_attempts", note=note)
+        yield self._build_option("retry_attempts", note=note)
         if self._options.retry_attempts:
             for name in ("retry_delay", "retry_backoff", "retry_longest_delay", "retry_on"):
-                yield self._of(name)
-        yield self._of("on_cancel")
-        yield self._of("repeat_after_resume")
+                yield self._build_option(name)
+        yield self._build_option("on_cancel")
+        yield self._build_option("repeat_after_resume")
 
     def _lane(self) -> Effective:
         lane = self._options.lane
@@ -207,17 +207,17 @@ class _View:
         if lane is None:
             kind, *others = default_lane(self._tool).split(":", 1)
             lane = "its object" if kind == "object" else ":".join([kind, *others])
-        return self._of("lane", value=lane, note=note)
+        return self._build_option("lane", value=lane, note=note)
 
     def _approval(self) -> Iterator[Effective]:
         subject = subject_of(self._tool.metadata, self._settings)
         risk = subject.risk if self._all.policies.risky == "ask" else ""
         asks = subject.requires_approval or bool(risk)
-        yield self._of("requires_approval", value=asks, note=risk or None)
-        yield self._of("untrusted")
-        mode, source, key = self._of_policy("mode")
+        yield self._build_option("requires_approval", value=asks, note=risk or None)
+        yield self._build_option("untrusted")
+        mode, source, key = self._policy_source("mode")
         by_mode = AfterUntrusted.DENY if mode is Mode.AUTONOMOUS else AfterUntrusted.ASK
-        yield self._of(
+        yield self._build_option(
             "after_untrusted",
             policy="after_untrusted",
             value=self._options.after_untrusted or by_mode,
@@ -231,20 +231,22 @@ class _View:
     def _cache(self) -> Iterator[Effective]:
         if self._options.cache_seconds and not self._options.is_read:
             note = f"nothing is cached, because the effect is {self._options.effect.value!r}"
-            yield self._of("cache_seconds", value=None, note=note)
+            yield self._build_option("cache_seconds", value=None, note=note)
             return
-        yield self._of("cache_seconds")
+        yield self._build_option("cache_seconds")
         if self._options.cache_seconds:
-            yield self._of("cache_shared")
-            yield self._of("stale_if_error")
+            yield self._build_option("cache_shared")
+            yield self._build_option("stale_if_error")
 
     def _limits(self) -> Iterator[Effective]:
-        yield self._of("concurrency")
+        yield self._build_option("concurrency")
         is_critical = self._options.priority is ToolPriority.CRITICAL
         for name in ("calls_per_turn", "calls_per_minute", "calls_per_session"):
-            limit = self._of(name)
+            limit = self._build_option(name)
             if limit.value is not None and is_critical:
-                limit = self._of(name, value=None, note="no limit for the priority 'critical'")
+                limit = self._build_option(
+                    name, value=None, note="no limit for the priority 'critical'"
+                )
             yield limit
         for name in (
             "concurrency",
@@ -253,19 +255,21 @@ class _View:
             "calls.per_session",
             "calls.at_once",
         ):
-            value, source, key = self._of_policy(name)
+            value, source, key = self._policy_source(name)
             if value:
                 yield Effective(name=f"policies.{name}", value=value, source=source, key=key)
-        yield self._of("breaker", value=self._options.breaker is not None, policy="breaker")
-        loop, source, key = self._of_policy("loop")
+        yield self._build_option(
+            "breaker", value=self._options.breaker is not None, policy="breaker"
+        )
+        loop, source, key = self._policy_source("loop")
         if self._options.polling:
-            yield self._of("polling")
+            yield self._build_option("polling")
         refused = None if self._options.polling else loop.refuse_at or None
         yield Effective(name="loop_refused_at", value=refused, source=source, key=key)
 
     def _secrets(self) -> Iterator[Effective]:
         """Yield the custom parameters, masked, and the names of secrets."""
-        parameters = shown_parameters(self._all, self._settings)
+        parameters = display_parameters(self._all, self._settings)
         key = next((k for k, s in reversed(self._layers) if s.custom_parameters), None)
         source: Source = "default" if key is None else "settings"
         path = None if key is None else f"{key}.custom_parameters"
@@ -284,13 +288,13 @@ class _View:
         yield Effective(name="secrets", value=names, source=source)
 
     def _speech(self) -> Iterator[Effective]:
-        yield self._of("behavior")
+        yield self._build_option("behavior")
         scheduling = scheduling_of(self._tool, self._settings)
-        yield self._of("scheduling", value={} if scheduling is None else scheduling)
-        after = self._of("filler_after")
+        yield self._build_option("scheduling", value={} if scheduling is None else scheduling)
+        after = self._build_option("filler_after")
         yield after
         if after.value:
-            yield self._of("filler")
+            yield self._build_option("filler")
 
 
 _SWITCHED_OFF = frozenset({
@@ -301,7 +305,7 @@ _SWITCHED_OFF = frozenset({
 
 
 def _decision(rules: Iterable[Rule]) -> tuple[str, list[str]]:
-    """Return what the rules decide about any call, and the names of the rules that apply."""
+    """Return the rules' decision about any call, and the names of the rules that apply."""
     by: list[Rule] = []
     for rule in rules:
         if rule.lifts is not None:

@@ -97,7 +97,7 @@ class ShowSettings(SettingsModel):
     always: Names = ()
 
 
-def _loop_off(value: Any) -> Any:
+def _parse_loop(value: Any) -> Any:
     """Return the limits of a section: none for "off", the defaults for an empty section."""
     return {"warn_at": 0, "refuse_at": 0} if is_off(value) else mapping(value)
 
@@ -118,7 +118,7 @@ class GuardSettings(SettingsModel):
         show: How many tools are declared to a model; all of them, if omitted, or with `0` or `off`.
     """
 
-    loop: Annotated[LoopSettings, BeforeValidator(_loop_off), _SECTION_OR_OFF] = (
+    loop: Annotated[LoopSettings, BeforeValidator(_parse_loop), _SECTION_OR_OFF] = (
         LoopSettings.model_construct()
     )
     calls: Annotated[CallLimitSettings, BeforeValidator(mapping)] = (

@@ -6,12 +6,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 Severity: TypeAlias = Literal["error", "warning", "info"]
 EMPTY = "is empty: give it a value, or remove the line"
+
+
+def value_at(data: Any, path: Sequence[str | int]) -> Any:
+    """Return the value at a path of keys; `None` if the path does not exist."""
+    for step in path:
+        try:
+            data = data[step]
+        except (LookupError, TypeError):
+            return None
+    return data
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,6 @@ def _open(value: Any, info: ValidationInfo, *, create: bool = False) -> Root:
     return root
 
 
-def _open_file(value: Any, info: ValidationInfo) -> Root:
-    return _open(value, info)
-
-
 def _open_folder(value: Any, info: ValidationInfo) -> Root:
     root = _open(value, info)
     if not root.is_folder:
@@ -56,7 +52,7 @@ def _open_folder(value: Any, info: ValidationInfo) -> Root:
 
 
 def _or_workspace(value: Any, info: ValidationInfo) -> Any:
-    """Return the folders; the workspace if there are none."""
+    """Return the folders, by default the workspace."""
     if value is None:
         context = info.context if isinstance(info.context, OpenedRoots) else OpenedRoots()
         return (_open(context.workspace, info, create=True),)
@@ -68,7 +64,7 @@ def _or_workspace(value: Any, info: ValidationInfo) -> Any:
 _AS_TEXT = (PlainSerializer(str), WithJsonSchema({"type": "string", "minLength": 1}))
 Folder: TypeAlias = Annotated[Root, PlainValidator(_open_folder), *_AS_TEXT]
 """A directory that exists, absolute or relative to the working directory."""
-FileOrFolder: TypeAlias = Annotated[Root, PlainValidator(_open_file), *_AS_TEXT]
+FileOrFolder: TypeAlias = Annotated[Root, PlainValidator(_open), *_AS_TEXT]
 """A directory or a file that exists, absolute or relative to the working directory."""
 Folders: TypeAlias = Annotated[tuple[Folder, ...], BeforeValidator(_or_workspace)]
 """Directories: at least one, or the workspace if the setting is left out."""

@@ -31,11 +31,11 @@ from leonidas_tools.settings.fields import (
     unset,
 )
 from leonidas_tools.settings.model import SettingsModel
-from leonidas_tools.tools.metadata import meant_category
+from leonidas_tools.tools.metadata import guess_category
 from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 
 
-def _one_or_more(value: Any) -> Any:
+def _to_tuple(value: Any) -> Any:
     """Return a single word as a tuple, `None` as an empty one, and any other value unchanged."""
     if value is None:
         return ()
@@ -48,7 +48,7 @@ def _list_schema(kind: type[Enum]) -> WithJsonSchema:
 
 
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Words = Annotated[tuple[Name, ...], BeforeValidator(_one_or_more), WithJsonSchema(_TEXTS)]
+Words = Annotated[tuple[Name, ...], BeforeValidator(_to_tuple), WithJsonSchema(_TEXTS)]
 OnExpiry = Literal["cancel", "proceed"]
 _Priority = Annotated[int, Field(ge=0, le=999), BeforeValidator(number)]
 _Mode = Annotated[Mode, BeforeValidator(choice(Mode))]
@@ -59,22 +59,22 @@ def _category(value: Any) -> ToolCategory | str:
     read: ToolCategory | str | None = category(value)
     if read is None:
         raise ValueError("is not a category: give a word such as 'python' or 'billing'")
-    if (near := meant_category(read)) is not None:
+    if (near := guess_category(read)) is not None:
         raise ValueError(f"is not a known category; did you mean {near.value!r}?")
     return read
 
 
 _Category = Annotated[ToolCategory | str, PlainValidator(_category)]
 _Effect = Annotated[ToolEffect, BeforeValidator(choice(ToolEffect))]
-_Modes = Annotated[tuple[_Mode, ...], BeforeValidator(_one_or_more), _list_schema(Mode)]
+_Modes = Annotated[tuple[_Mode, ...], BeforeValidator(_to_tuple), _list_schema(Mode)]
 _Categories = Annotated[
     tuple[_Category, ...],
-    BeforeValidator(_one_or_more),
+    BeforeValidator(_to_tuple),
     WithJsonSchema(
         {"anyOf": [*CATEGORY_SCHEMA["anyOf"], {"type": "array", "items": CATEGORY_SCHEMA}]}
     ),
 ]
-_Effects = Annotated[tuple[_Effect, ...], BeforeValidator(_one_or_more), _list_schema(ToolEffect)]
+_Effects = Annotated[tuple[_Effect, ...], BeforeValidator(_to_tuple), _list_schema(ToolEffect)]
 _Decision = Annotated[
     Decide, BeforeValidator(choice(Decide)), WithJsonSchema(choice_schema(Decide))
 ]
@@ -106,7 +106,7 @@ class ConditionSettings(SettingsModel):
         return value
 
     @model_validator(mode="after")
-    def _asks_something(self) -> Self:
+    def _refuse_empty(self) -> Self:
         given = [getattr(self, key) for key in self.model_fields_set - {"equals"}]
         if not self.model_fields_set or None in given:
             raise ValueError("has no condition: set equals, matches, above, below or count_above")
@@ -148,14 +148,14 @@ class _About(SettingsModel):
 
     @field_validator("tools", "categories", "tags", "effects", "servers", "users", "modes", "when")
     @classmethod
-    def _names_any(cls, value: Any) -> Any:
+    def _refuse_no_names(cls, value: Any) -> Any:
         if not value:
             raise ValueError("is empty: name at least one, or remove the line to match all")
         return value
 
     @field_validator("when")
     @classmethod
-    def _has_paths(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _check_paths(cls, value: dict[str, Any]) -> dict[str, Any]:
         for path in value:
             steps_of(path)
         return value
@@ -229,7 +229,7 @@ class ConsentSettings(SettingsModel):
 
     Args:
         consent: Phrases of consent.
-        polite: Phrases that may stand beside a consent.
+        polite: Phrases that may accompany a consent.
         refusal: Phrases that refuse.
         doubt: Phrases that make any answer unclear.
         again: The sentence after a repeated question that tells the user which words count.
@@ -243,7 +243,7 @@ class ConsentSettings(SettingsModel):
 
     @field_validator("consent", "polite", "refusal", "doubt")
     @classmethod
-    def _have_words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for phrase in value:
             if not words_of(phrase):
                 raise ValueError(f"{phrase!r} has no word")

@@ -26,7 +26,7 @@ class SandboxSettings(SettingsModel):
 
     Args:
         roots: The directories that programs may read and write; they run in the first. A relative
-            path is relative to the working directory. By default, `workspace` beside the settings
+            path is relative to the working directory. By default, `workspace` next to the settings
             file, which is made when it is first used.
         read_only: Directories and files that programs may also read.
         network: Whether programs may use the network.

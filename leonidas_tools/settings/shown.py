@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from leonidas_tools.redaction import MASK, KnownSecrets, is_secret_name, redact, redact_text
 from leonidas_tools.redaction.addresses import shown_path
+from leonidas_tools.settings.problem import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +21,13 @@ _OF_WORDS: Final = frozenset({"defaults", "environment", "policies", "tools"})
 _MAX_WORD_LENGTH: Final = 40
 
 
-def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
+def to_display(settings: Settings, tool: str | None = None) -> dict[str, Any]:
     """Return the settings as plain JSON, with `${NAME}` in place of values of the environment.
 
     Example:
         >>> from leonidas_tools.settings.load import load
         >>> settings = load({"tools": {"search": {"custom_parameters": {"api_key": "abcd"}}}})
-        >>> shown(settings)
+        >>> to_display(settings)
         {'tools': {'search': {'custom_parameters': {'api_key': '***'}}}}
     """
     secrets = KnownSecrets(settings.hidden)
@@ -48,7 +49,7 @@ def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
 def differences(before: Settings, after: Settings) -> list[str]:
     """Return the settings that differ: numbers, switches and words with both values.
 
-    Of all else, such as lists, servers and what is a tool's own, only the key is named.
+    Of all other settings, such as lists, servers and custom parameters, only the key is named.
 
     Example:
         >>> from leonidas_tools.settings.load import load
@@ -57,8 +58,8 @@ def differences(before: Settings, after: Settings) -> list[str]:
         ['tools.search.lane: not set → web', 'tools.search.timeout: 10 → 0.5']
     """
     one, two = (each.model_dump(mode="json", exclude_unset=True) for each in (before, after))
-    seen = _Pair(shown(before), shown(after))
-    found = [seen.of(path) for path in _different(one, two)]
+    seen = _Pair(to_display(before), to_display(after))
+    found = [seen.of(path) for path in _find_differences(one, two)]
     if not found:  # a secret, which the plain settings do not have
         found = sorted(
             name
@@ -68,7 +69,7 @@ def differences(before: Settings, after: Settings) -> list[str]:
     return found
 
 
-def _different(
+def _find_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:
     """Yield the paths of the values that differ."""
@@ -80,7 +81,7 @@ def _different(
         inner = [each for each in (one, two) if each is not None]
         is_one_server = path == ("mcp_servers",) and len(inner) == 1
         if any(inner) and all(isinstance(each, dict) for each in inner) and not is_one_server:
-            yield from _different(one or {}, two or {}, here)
+            yield from _find_differences(one or {}, two or {}, here)
         else:
             yield here
 
@@ -94,20 +95,14 @@ class _Pair:
 
     def of(self, path: Sequence[str]) -> str:
         key = ".".join(path)
-        values = [_at(each, path) for each in (self.before, self.after)]
-        if values[0] == values[1] or not all(_is_telling(path, each) for each in values):
+        values = [value_at(each, path) for each in (self.before, self.after)]
+        if values[0] == values[1] or not all(_is_displayable(path, each) for each in values):
             return key
         return f"{key}: {' → '.join(map(_value, values))}"
 
 
-def _at(data: Any, path: Sequence[str]) -> Any:
-    for step in path:
-        data = data.get(step) if isinstance(data, dict) else None
-    return data
-
-
-def _is_telling(path: Sequence[str], value: Any) -> bool:
-    """Return whether a value says something, and no secret."""
+def _is_displayable(path: Sequence[str], value: Any) -> bool:
+    """Return whether a value is informative and not secret."""
     if "custom_parameters" in path or is_secret_name(path[-1]):
         return False
     if isinstance(value, str):
@@ -125,7 +120,7 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def shown_parameters(settings: Settings, tool: ToolConfiguration) -> dict[str, Any]:
+def display_parameters(settings: Settings, tool: ToolConfiguration) -> dict[str, Any]:
     """Return the custom parameters of a tool for display, without secrets."""
     plain = tool.model_dump(mode="json", include={"custom_parameters"})["custom_parameters"]
     return _own(_as_written(plain, settings.written))
@@ -166,7 +161,7 @@ def _own(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _server(server: dict[str, Any]) -> dict[str, Any]:
     if server.get("args"):
-        server["args"] = without_secret_options(server["args"])
+        server["args"] = mask_secret_options(server["args"])
     if server.get("url"):
         server["url"] = _address(server["url"])
     if server.get("tools"):
@@ -174,11 +169,11 @@ def _server(server: dict[str, Any]) -> dict[str, Any]:
     return server
 
 
-def without_secret_options(arguments: Sequence[str]) -> list[str]:
+def mask_secret_options(arguments: Sequence[str]) -> list[str]:
     """Return a program's arguments without the values of secret options, such as `--token`.
 
     Example:
-        >>> without_secret_options(["serve", "--token", "abcd", "--api-key=abcd", "--port", "80"])
+        >>> mask_secret_options(["serve", "--token", "abcd", "--api-key=abcd", "--port", "80"])
         ['serve', '--token', '***', '--api-key=***', '--port', '80']
     """
     masked, hide = list[str](), False

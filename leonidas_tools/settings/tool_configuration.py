@@ -96,7 +96,9 @@ Scheduling = Annotated[
 ]
 
 
-def merged(below: SchedulingSettings | None, above: SchedulingSettings) -> SchedulingSettings:
+def merge_scheduling(
+    below: SchedulingSettings | None, above: SchedulingSettings
+) -> SchedulingSettings:
     """Merge two schedules; `above` overrides `below`."""
     if below is None:
         return above
@@ -267,7 +269,7 @@ def merge(
         own = {key: getattr(layer, key) for key in layer.model_fields_set & _OVERRIDES}
         parameters = own.pop("custom_parameters", {})
         if own.get("scheduling") is not None:
-            own["scheduling"] = merged(values.get("scheduling"), own["scheduling"])
+            own["scheduling"] = merge_scheduling(values.get("scheduling"), own["scheduling"])
         values |= own
         values["custom_parameters"] = {**values.get("custom_parameters", {}), **parameters}
     merged_settings = _NOTHING_SET.model_copy(update=values)

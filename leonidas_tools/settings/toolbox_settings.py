@@ -37,12 +37,12 @@ def _read(item: Any) -> Any:
     return {"name": name, "settings": {} if settings is None else dict(settings)}
 
 
-def _written(item: ToolboxSettings) -> Any:
+def _serialize(item: ToolboxSettings) -> Any:
     """Return a toolbox as written in the file."""
     return {item.name: item.settings} if item.settings else item.name
 
 
-def _named_once(toolboxes: tuple[ToolboxSettings, ...]) -> tuple[ToolboxSettings, ...]:
+def _refuse_duplicates(toolboxes: tuple[ToolboxSettings, ...]) -> tuple[ToolboxSettings, ...]:
     names = [toolbox.name for toolbox in toolboxes]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -51,6 +51,6 @@ def _named_once(toolboxes: tuple[ToolboxSettings, ...]) -> tuple[ToolboxSettings
 
 
 NamedToolboxes: TypeAlias = Annotated[
-    tuple[Annotated[ToolboxSettings, BeforeValidator(_read), PlainSerializer(_written)], ...],
-    AfterValidator(_named_once),
+    tuple[Annotated[ToolboxSettings, BeforeValidator(_read), PlainSerializer(_serialize)], ...],
+    AfterValidator(_refuse_duplicates),
 ]

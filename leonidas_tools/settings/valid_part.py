@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.settings.load import (
     FOREIGN,
-    checked,
+    check_document,
     configuration_error,
     read_settings,
     settings_document,
 )
-from leonidas_tools.settings.problem import DocumentError, KeyLines, SettingsDocument
+from leonidas_tools.settings.problem import DocumentError, KeyLines, SettingsDocument, value_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ def valid_part(text: str, file: Path) -> ValidPart:
     left_out: set[KeyPath] = set()
     rest = document
     while True:
-        settings, found = checked(rest, file)
+        settings, found = check_document(rest, file)
         found = [replace(each, path=_in_file(data, each.path)) for each in found]
         problems += [each for each in found if not _follows(each.path, left_out)]
         wrong = [each.path for each in found if each not in document.problems]
@@ -93,10 +93,10 @@ def valid_part(text: str, file: Path) -> ValidPart:
         before = len(left_out)
         for path in wrong:
             if not any(path[: len(gone)] == gone for gone in left_out):
-                left_out |= _removed(data, path)
+                left_out |= _remove(data, path)
         if len(left_out) == before:  # the problem cannot be removed, such as a variable that is set
             raise configuration_error(problems, document, file)
-        rest = SettingsDocument(data=_without_gaps(data))
+        rest = SettingsDocument(data=_drop_gaps(data))
     return ValidPart(
         settings=settings,
         problems=problems,
@@ -139,26 +139,17 @@ def _in_file(data: Any, path: KeyPath) -> KeyPath:
             there = [index for index, item in enumerate(data) if item is not _GONE]
             here = there[step] if step < len(there) else step
         found.append(here)
-        data = _at(data, (here,))
+        data = value_at(data, (here,))
     return tuple(found)
 
 
-def _at(data: Any, path: KeyPath) -> Any:
-    for step in path:
-        try:
-            data = data[step]
-        except (LookupError, TypeError):
-            return None
-    return data
-
-
-def _removed(data: Any, path: KeyPath) -> set[KeyPath]:
+def _remove(data: Any, path: KeyPath) -> set[KeyPath]:
     """Remove a key, or the nearest existing key above it, and return its path."""
-    if _at(data, path[:2]) is None and _at(data, (FOREIGN, *path[1:2])) is not None:
+    if value_at(data, path[:2]) is None and value_at(data, (FOREIGN, *path[1:2])) is not None:
         path = (FOREIGN, *path[1:])  # a server in the format of other programs
     while path:
         *above, last = path
-        parent = _at(data, tuple(above))
+        parent = value_at(data, tuple(above))
         if isinstance(parent, dict) and last in parent:
             del parent[last]
             return {path}
@@ -169,11 +160,11 @@ def _removed(data: Any, path: KeyPath) -> set[KeyPath]:
     return set()
 
 
-def _without_gaps(data: Any) -> Any:
+def _drop_gaps(data: Any) -> Any:
     if isinstance(data, dict):
-        return {key: _without_gaps(value) for key, value in data.items()}
+        return {key: _drop_gaps(value) for key, value in data.items()}
     if isinstance(data, list):
-        return [_without_gaps(item) for item in data if item is not _GONE]
+        return [_drop_gaps(item) for item in data if item is not _GONE]
     return data
 
 

@@ -126,13 +126,13 @@ class WatchedSettings:
         Raises:
             ConfigurationError: The changes are invalid, or cannot be written; nothing has changed.
         """
-        from leonidas_tools.settings.write import changed, update_file
+        from leonidas_tools.settings.write import apply_changes, update_file
 
         with self._lock:
             if self.path is not None:
                 update_file(self.path, changes, check=self._check)
             else:
-                source = changed(self._as_mapping(), changes)
+                source = apply_changes(self._as_mapping(), changes)
                 self._check(_load(source))
                 self._source = source
             return self.reload()
@@ -166,14 +166,14 @@ class WatchedSettings:
         in its path, deleting and recreating.
         """
         applied: object = None
-        async with contextlib.aclosing(_moments(path)) as moments:
+        async with contextlib.aclosing(_poll_times(path)) as moments:
             async for _ in moments:
                 if _look(path) != applied:
-                    state = await _at_rest(path)
-                    if await self._reload_beside(path, state):
+                    state = await _wait_until_unchanged(path)
+                    if await self._reload_in_thread(path, state):
                         applied = state
 
-    async def _reload_beside(self, path: Path, state: object) -> bool:
+    async def _reload_in_thread(self, path: Path, state: object) -> bool:
         """Read the file in a thread, since thousands of tools take a while, and apply it here.
 
         Return whether the file was in this state all the while; else nothing is applied.
@@ -217,14 +217,12 @@ class WatchedSettings:
             try:
                 settings = read_settings(text, self.path)
             except ConfigurationError as error:
-                raise self._with_findings(error, text, self.path) from None
+                raise self._add_findings(error, text, self.path) from None
         self._check(settings, text)
         return settings
 
-    def _with_findings(
-        self, error: ConfigurationError, text: str, path: Path
-    ) -> ConfigurationError:
-        """Return an error about wrong keys with what the checks find in the rest of the file."""
+    def _add_findings(self, error: ConfigurationError, text: str, path: Path) -> ConfigurationError:
+        """Return an error about wrong keys with the findings in the rest of the file."""
         from leonidas_tools.settings.load import configuration_error
         from leonidas_tools.settings.valid_part import valid_part
 
@@ -308,7 +306,7 @@ def _load(source: Source) -> Settings:
     return load(source)
 
 
-async def _moments(path: Path) -> AsyncGenerator[None, None]:
+async def _poll_times(path: Path) -> AsyncGenerator[None, None]:
     """Yield when the file's directory has changed, and a few times a second in any case.
 
     Notifications never arrive on network file systems and some bind mounts, nor when a link
@@ -332,7 +330,7 @@ async def _moments(path: Path) -> AsyncGenerator[None, None]:
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _at_rest(path: Path) -> object:
+async def _wait_until_unchanged(path: Path) -> object:
     """Wait until the file is unchanged for a while and not open for writing; return its state."""
     loop = asyncio.get_running_loop()
     start = since = loop.time()

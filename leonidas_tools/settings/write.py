@@ -23,7 +23,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.reading import read_file
 from leonidas_tools.settings.document import Loader, Resolvers, compose, read_document
 from leonidas_tools.settings.load import read_settings, read_text
-from leonidas_tools.settings.problem import DocumentError, KeyPath
+from leonidas_tools.settings.problem import DocumentError, KeyPath, value_at
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import Settings
@@ -69,14 +69,14 @@ def update_file(
         raise ConfigurationError(message, file=path) from None
 
 
-def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of plain data with changes in the form of `update_file`.
 
     Raises:
         ConfigurationError: A change leads through a value that is not a mapping.
 
     Example:
-        >>> changed({"tools": {"a": {"timeout": 1}}}, {"tools.a.timeout": None, "version": 1})
+        >>> apply_changes({"tools": {"a": {"timeout": 1}}}, {"tools.a.timeout": None, "version": 1})
         {'tools': {'a': {}}, 'version': 1}
     """
     result = copy.deepcopy(dict(data))
@@ -95,7 +95,7 @@ def _apply(data: dict[str, Any], path: KeyPath, value: Any) -> None:
         inner = inner[step]
         if not isinstance(inner, dict):
             message = "has a value where a mapping is needed: remove it first"
-            raise ConfigurationError(message, key=_dotted(path))
+            raise ConfigurationError(message, key=_format_path(path))
     if value is None:
         inner.pop(path[-1], None)
     elif value != {} or not isinstance(inner.get(path[-1]), dict):
@@ -138,15 +138,15 @@ def _edit(text: str, changes: Mapping[str, Any], file: Path) -> str:
         before = None
     if not isinstance(before, dict):
         read_settings(text, file)  # raises the error with its problems
-    expected = changed(before, changes)
+    expected = apply_changes(before, changes)
     for path, value in _leaves(changes):
         try:
-            text = _edited(text, path, value)
+            text = _edit_key(text, path, value)
         except _EditError as error:
-            raise ConfigurationError(str(error), file=file, key=_dotted(path)) from None
+            raise ConfigurationError(str(error), file=file, key=_format_path(path)) from None
         except DocumentError:
-            raise ConfigurationError(_SHARED, file=file, key=_dotted(path)) from None
-    if not _same(_data(text), expected):
+            raise ConfigurationError(_SHARED, file=file, key=_format_path(path)) from None
+    if not _is_same(_data(text), expected):
         raise ConfigurationError(_SHARED, file=file, key=", ".join(changes))
     return text
 
@@ -154,18 +154,12 @@ def _edit(text: str, changes: Mapping[str, Any], file: Path) -> str:
 _SHARED = "cannot be changed without changing something else: edit the file by hand"
 
 
-def _edited(text: str, path: KeyPath, value: Any) -> str:
+def _edit_key(text: str, path: KeyPath, value: Any) -> str:
     if value is None:
         return delete_key(text, path)
-    if value == {} and isinstance(_at(_data(text), path), dict):
+    if value == {} and isinstance(value_at(_data(text), path), dict):
         return text
     return set_key(text, path, value)
-
-
-def _at(data: Any, path: KeyPath) -> Any:
-    for step in path:
-        data = data.get(step) if isinstance(data, dict) else None
-    return data
 
 
 def _data(text: str) -> Any:
@@ -175,7 +169,7 @@ def _data(text: str) -> Any:
         return None
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     """Return whether two data are equal; an empty section equals `{}`."""
     if isinstance(one, dict) or isinstance(other, dict):
         one, other = one or {}, other or {}
@@ -183,12 +177,12 @@ def _same(one: Any, other: Any) -> bool:
             isinstance(one, dict)
             and isinstance(other, dict)
             and one.keys() == other.keys()
-            and all(_same(one[key], other[key]) for key in one)
+            and all(_is_same(one[key], other[key]) for key in one)
         )
     return type(one) is type(other) and bool(one == other)
 
 
-def _dotted(path: KeyPath) -> str:
+def _format_path(path: KeyPath) -> str:
     return ".".join(map(str, path))
 
 
@@ -251,7 +245,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-def _either(one: Resolvers, other: Resolvers) -> Resolvers:
+def _merge_resolvers(one: Resolvers, other: Resolvers) -> Resolvers:
     letters = {*one, *other}
     return {letter: [*one.get(letter, []), *other.get(letter, [])] for letter in letters}
 
@@ -259,7 +253,7 @@ def _either(one: Resolvers, other: Resolvers) -> Resolvers:
 class _Dumper(yaml.SafeDumper):
     """A dumper that quotes all text that YAML 1.1 or 1.2 would parse as another type."""
 
-    yaml_implicit_resolvers = _either(
+    yaml_implicit_resolvers = _merge_resolvers(
         yaml.SafeDumper.yaml_implicit_resolvers, Loader.yaml_implicit_resolvers
     )
     yaml_representers: ClassVar[dict[Any, Any]] = {
@@ -286,9 +280,9 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
     if place.entry is None:
         return _insert(text, place, value)
     if not place.rest:
-        return _with_replaced(text, place.entry, value)
+        return _replace_value(text, place.entry, value)
     if place.entry.is_null(text):
-        return _with_replaced(text, place.entry, _nested(place.rest, value))
+        return _replace_value(text, place.entry, _nest(place.rest, value))
     raise _EditError("has a value where a mapping is needed: remove it first")
 
 
@@ -405,13 +399,13 @@ def _insert(text: str, place: _PathPosition, value: Any) -> str:
         before = text[:close].rstrip()
         comma = "" if before.endswith(("{", ",")) else ","
         space = "" if before.endswith("{") else " "
-        inner = _flow(_nested((place.key, *place.rest), value))[1:-1]
+        inner = _flow(_nest((place.key, *place.rest), value))[1:-1]
         return before + comma + space + inner + text[close:]
     lines = _lines(text, (place.key, *place.rest), value, place.entries[0].key_column)
     return _splice(text, _line_end(text, place.entries[-1].end), lines)
 
 
-def _with_replaced(text: str, entry: _Entry, value: Any) -> str:
+def _replace_value(text: str, entry: _Entry, value: Any) -> str:
     flow = _flow(value)
     if not entry.is_block():
         space = "" if text[entry.start - 1].isspace() else " "
@@ -422,7 +416,7 @@ def _with_replaced(text: str, entry: _Entry, value: Any) -> str:
     return f"{text[:colon]} {flow}{text[colon:first_line]}{rest}"
 
 
-def _nested(path: KeyPath, value: Any) -> Any:
+def _nest(path: KeyPath, value: Any) -> Any:
     for key in reversed(path):
         value = {key: value}
     return value

@@ -282,7 +282,7 @@ class ConnectionHandler:
             return None
         if self._context.strict and (failure := self._record.failure):
             # A final close code: the client must not reconnect to a scenario that has failed.
-            # A server that is not strict goes on: it has other clients.
+            # A server that is not strict continues: it has other clients.
             raise _RefusedConnectionError(protocol.POLICY, f"scenario failed: {failure}")
         kind, body = message
         if kind != "setup":

@@ -1,10 +1,10 @@
 """The known differences between generations of Gemini Live models, as quirks of their servers.
 
 Nothing here was measured on a real server. "Documented" refers to Google's pages or the
-docstrings of google-genai 3.4.0, "reported" to an issue or pull request on GitHub, "tried" to what
-pydantic-ai 2.68 says of its trials with the real server (2026-09-16 to 2026-10-27), "recorded" to
-sessions with real servers that it publishes. "Taken as" marks our reading where the sources are
-silent or contradictory; it is the stricter one.
+docstrings of google-genai 3.4.0, "reported" to an issue or pull request on GitHub, "tried" to the
+trials of pydantic-ai 2.68 with the real server (2026-09-16 to 2026-10-27), "recorded" to sessions
+with real servers that it publishes. "Taken as" marks our reading where the sources are silent or
+contradictory; it is the stricter one.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class ProtocolChecker:
         self._earlier_calls = frozenset(earlier_calls)
 
     def check(self, kind: str, body: Message) -> Iterator[Breach]:
-        """Yield the violations in a message, including those that depend on earlier messages."""
+        """Yield the violations in a message; some depend on earlier messages."""
         data = {kind: body}
         if kind == "setup":
             yield Breach(reason="a second setup", data=data)

@@ -245,7 +245,7 @@ class IssuedHandle:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """One connection that was refused without a violation of its own.
+    """One connection that was refused without a violation by the client.
 
     Args:
         stage: `http` for a refusal at the HTTP request, `setup` for one after the setup.

@@ -1,4 +1,4 @@
-"""What servers refuse in a setup, a declaration and a function response, in their own words.
+"""The refusals of servers for a setup, a declaration and a function response, in their own words.
 
 The words are from the same public reports as `generations`; a refusal without `words` is our
 reading, or a mistake that the real server overlooks at the cost of the conversation.
@@ -45,7 +45,7 @@ class Refused:
 
 
 def setup_refusals(setup: Message, path: str, quirks: Quirks) -> Iterator[Refused]:
-    """Yield what a server refuses in a setup; `path` is that of the HTTP request."""
+    """Yield the refusals of a setup; `path` is that of the HTTP request."""
     model = setup.get("model")
     if not isinstance(model, str) or not model:
         yield Refused(reason="the setup names no model")
@@ -104,7 +104,7 @@ def _thinking_refusals(given: Any, quirks: Quirks) -> Iterator[Refused]:
 
 
 def declaration_refusals(tools: Any, quirks: Quirks, path: str = "tools") -> Iterator[Refused]:
-    """Yield what a server refuses in the declarations of a list of tools, at that path.
+    """Yield the refusals of the declarations in a list of tools, at that path.
 
     Example:
         >>> from leonidas_tools.simulator import GENERATIONS
@@ -145,7 +145,7 @@ def _behavior_refusals(function: Message, quirks: Quirks) -> Iterator[Refused]:
 
 
 def _schema_refusals(schema: Any, path: str) -> Iterator[Refused]:
-    """Yield what is no `Schema` of Gemini: `parameters` is not JSON Schema."""
+    """Yield the parts that are not a `Schema` of Gemini: `parameters` is not JSON Schema."""
     for words in _schema_problems(schema if isinstance(schema, dict) else {}, path):
         yield Refused(reason=words, words=words)
     known = fields(schema)
@@ -195,7 +195,7 @@ def _unknown_field(name: str, path: str) -> str:
 
 
 def response_refusals(response: Message, quirks: Quirks) -> Iterator[Refused]:
-    """Yield what a server refuses in the options and files of one function response."""
+    """Yield the refusals of the options and files of one function response."""
     call_id = response.get("id")
     if response.get("scheduling") is not None and not quirks.takes_scheduling:
         yield Refused(

@@ -270,7 +270,9 @@ class SimulatedSession:
         bodies = [call.to_wire(first + index) for index, call in enumerate(calls)]
         for body in bodies:
             self._note_call(body, id_sent=self._quirks.call_ids)
-        wire = bodies if self._quirks.call_ids else [_without_id(body) for body in bodies]
+        wire = bodies
+        if not self._quirks.call_ids:
+            wire = [{key: body[key] for key in body if key != "id"} for body in bodies]
         await self._begin_reply()
         if in_model_turn:
             parts = [{"functionCall": body} for body in wire]
@@ -430,7 +432,11 @@ class SimulatedSession:
         await self._begin_reply()
         for index, (piece, chunk) in enumerate(zip(pieces, chunks, strict=True), start=1):
             last = index == len(pieces)
-            said = self._transcribed("outputTranscription", piece, last) if piece or last else {}
+            said = (
+                self._build_transcription("outputTranscription", piece, last)
+                if piece or last
+                else {}
+            )
             heard = _audio(chunk) if chunk else {}
             joined = [{**heard, **said}] if self._quirks.joined_transcription else [said, heard]
             for content in filter(None, joined):
@@ -457,7 +463,7 @@ class SimulatedSession:
         if self._quirks.empty_messages:
             await self.send({"serverContent": {}})
 
-    def _transcribed(
+    def _build_transcription(
         self,
         field: Literal["inputTranscription", "outputTranscription"],
         text: str,
@@ -483,7 +489,7 @@ class SimulatedSession:
             text: The transcription.
             finished: Whether the user has finished speaking.
         """
-        heard = self._transcribed("inputTranscription", text, finished)
+        heard = self._build_transcription("inputTranscription", text, finished)
         await self.send({"serverContent": heard})
 
     async def interrupt(self, *, cancel: bool = False) -> None:
@@ -561,15 +567,15 @@ class SimulatedSession:
             StepFailedError: The input did not arrive in time.
         """
 
-        def taken() -> list[UserInput]:
+        def matching_inputs() -> list[UserInput]:
             return [each for each in self._inputs if _fits(each, kind, containing)][:count]
 
         await self._until(
-            lambda: len(taken()) == count,
+            lambda: len(matching_inputs()) == count,
             within_seconds,
-            lambda: f"{len(taken())} of {count} inputs ({kind}) arrived",
+            lambda: f"{len(matching_inputs())} of {count} inputs ({kind}) arrived",
         )
-        inputs = taken()
+        inputs = matching_inputs()
         self._inputs = [each for each in self._inputs if not any(each is one for one in inputs)]
         return tuple(inputs)
 
@@ -586,14 +592,18 @@ class SimulatedSession:
             StepFailedError: The update did not arrive in time.
         """
 
-        def found() -> list[ContextUpdate]:
-            return [each for each in self._updates if not declaring or declaring in _tools(each)]
+        def matching_updates() -> list[ContextUpdate]:
+            return [
+                each for each in self._updates if not declaring or declaring in (each.tools or {})
+            ]
 
         what = f" that declares {declaring!r}" if declaring else ""
         await self._until(
-            lambda: bool(found()), within_seconds, lambda: f"no context update{what} came"
+            lambda: bool(matching_updates()),
+            within_seconds,
+            lambda: f"no context update{what} came",
         )
-        update = found()[0]
+        update = matching_updates()[0]
         self._updates = self._updates[self._updates.index(update) + 1 :]
         return update
 
@@ -712,10 +722,6 @@ def _audio(chunk: str) -> Message:
     return {"modelTurn": {"role": "model", "parts": [{"inlineData": blob}]}}
 
 
-def _without_id(body: Message) -> Message:
-    return {key: value for key, value in body.items() if key != "id"}
-
-
 def difference_of(wanted: Any, found: Any, path: str = "response") -> str:
     """Return the first difference from the wanted value; empty if there is none.
 
@@ -739,7 +745,3 @@ def difference_of(wanted: Any, found: Any, path: str = "response") -> str:
 
 def _fits(each: UserInput, kind: str, containing: str) -> bool:
     return kind in {"any", each.kind} and containing.casefold() in each.text.casefold()
-
-
-def _tools(update: ContextUpdate) -> Mapping[str, Any]:
-    return update.tools or {}

@@ -51,7 +51,7 @@ class Step:
 
     def __str__(self) -> str:
         """Return the step as YAML on one line, shortened if it is long."""
-        values = {each.name: _plain(getattr(self, each.name)) for each in _given(self)}
+        values = {each.name: _plain(getattr(self, each.name)) for each in _changed_fields(self)}
         if not values:
             return self.step_name()
         first = fields(self)[0]
@@ -70,7 +70,7 @@ class Step:
         return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[: _MAX_SHOWN_LENGTH - 1]}…"
 
 
-def _given(value: Any) -> list[Any]:
+def _changed_fields(value: Any) -> list[Any]:
     """Return the fields of a step or call that differ from their defaults."""
     return [
         each
@@ -80,9 +80,9 @@ def _given(value: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as it is written in YAML."""
+    """Return a value in its YAML form."""
     if isinstance(value, FunctionCall):
-        return {each.name: _plain(getattr(value, each.name)) for each in _given(value)}
+        return {each.name: _plain(getattr(value, each.name)) for each in _changed_fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -316,13 +316,13 @@ class Call(Step):
     async def play(self, session: SimulatedSession) -> None:
         """Play the step."""
         try:
-            calls = [_filled(call, session.answers) for call in self.calls]
+            calls = [_fill_call(call, session.answers) for call in self.calls]
         except LookupError as error:
             raise StepFailedError(error.args[0]) from None
         await session.send_calls(*calls, in_model_turn=self.in_model_turn)
 
 
-def _filled(call: FunctionCall, answers: Mapping[str, Answer]) -> FunctionCall:
+def _fill_call(call: FunctionCall, answers: Mapping[str, Answer]) -> FunctionCall:
     return replace(call, args=fill_in(call.args, answers)) if call.args else call
 
 

@@ -113,7 +113,7 @@ class ApprovalTable:
             if edited is None
             else self._recorder.arguments(call.with_arguments(edited)),
         }
-        return _executes(_unanswered(self.id_of(request)).values(values))
+        return _executes(_update_unanswered(self.id_of(request)).values(values))
 
     def id_of(self, request: ApprovalRequest) -> str:
         """Return the id of a question's row, which ends with the id of the request."""
@@ -148,7 +148,7 @@ class ApprovalTable:
         }
         async with self._database.writing() as connection:
             await connection.execute(insert(approvals).values(row))
-            return await _one(connection, str(row["id"]))
+            return await _fetch_one(connection, str(row["id"]))
 
     async def decide(
         self,
@@ -167,14 +167,14 @@ class ApprovalTable:
         """
         now = time.time()
         answered = {"decided": now, "decided_by": by, "note": note}
-        unanswered = _unanswered(approval_id)
+        unanswered = _update_unanswered(approval_id)
         in_time = or_(approvals.c.expires.is_(None), approvals.c.expires > now)
         async with self._database.writing() as connection:
             given = unanswered.where(in_time).values(decision=Decision(decision).value, **answered)
             await connection.execute(given)
             expired = unanswered.where(approvals.c.expires <= now)
             await connection.execute(expired.values(decision=Decision.EXPIRED.value, decided=now))
-            return await _one(connection, approval_id)
+            return await _fetch_one(connection, approval_id)
 
     async def find(
         self,
@@ -246,7 +246,7 @@ class ApprovalTable:
         )
         async with self._database.reading() as connection:
             rows = (await connection.execute(asked)).all()
-            ids = _left_ids(rows, now)
+            ids = _find_unanswered_ids(rows, now)
             if not ids:
                 return []
             calls = await connection.execute(waits.where(executions.c.approval_id.in_(ids)))
@@ -303,7 +303,7 @@ class ApprovalTable:
             StoreError: There is no such question, or it cannot be read.
         """
         async with self._database.reading() as connection:
-            return await _one(connection, approval_id)
+            return await _fetch_one(connection, approval_id)
 
     async def pending(
         self, *, session: str | None = None, user: str | None = None
@@ -343,7 +343,7 @@ def _hash_of(question: Question, arguments: str) -> str | None:
     return question.request.hash
 
 
-def _left_ids(rows: Iterable[Any], now: float) -> dict[str, str]:
+def _find_unanswered_ids(rows: Iterable[Any], now: float) -> dict[str, str]:
     """Return the ids of the questions that have no answer, with their hashes.
 
     A question that was asked again elsewhere has several rows, and one answer closes them all.
@@ -368,7 +368,7 @@ def _is_open(row: Row[Any]) -> bool:
     return is_left or row.decision in (None, Decision.UNANSWERED.value)
 
 
-def _unanswered(approval_id: str) -> Update:
+def _update_unanswered(approval_id: str) -> Update:
     is_open = or_(approvals.c.decision.is_(None), approvals.c.decision == Decision.UNANSWERED.value)
     return update(approvals).where(approvals.c.id == approval_id, is_open)
 
@@ -380,7 +380,7 @@ def _executes(statement: Executable) -> Write:
     return write
 
 
-async def _one(connection: AsyncConnection, approval_id: str) -> Approval:
+async def _fetch_one(connection: AsyncConnection, approval_id: str) -> Approval:
     query = select(*_COLUMNS).where(approvals.c.id == approval_id)
     found = (await connection.execute(query)).one_or_none()
     if found is None:

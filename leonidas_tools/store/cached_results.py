@@ -118,7 +118,7 @@ class CachedResults:
 
     async def find(self, key: StoredKey) -> FoundResult:
         """Return the cached result of a call, fresh or not."""
-        return await self._in_time(partial(self._find, key)) or FoundResult(None, None)
+        return await self._run_in_time(partial(self._find, key)) or FoundResult(None, None)
 
     async def keep(
         self,
@@ -135,7 +135,7 @@ class CachedResults:
         `generation` is the one that `find` returned before the call ran. `most` limits the number
         and the bytes of a tool's results: the oldest are deleted first.
         """
-        content = _written(call, result)
+        content = _serialize(call, result)
         if content is None:
             return False
         size, now = len(content) + len(key.arguments), time.time()
@@ -149,7 +149,7 @@ class CachedResults:
                 "expires": now + seconds,
                 "content": content,
             }
-            await self._in_time(partial(self._keep, row, generation, most))
+            await self._run_in_time(partial(self._keep, row, generation, most))
         return True
 
     def forget(self, tool: str | None, arguments: Mapping[str, Any] | None) -> None:
@@ -158,7 +158,7 @@ class CachedResults:
             self._forgotten.clear()
             tool = arguments = None
         self._forgotten[next(self._numbers)] = (tool, arguments)
-        if not self._rests:  # else the next query deletes them
+        if not self._is_resting:  # else the next query deletes them
             with contextlib.suppress(RuntimeError):  # outside of an event loop
                 self._forget_soon()
 
@@ -173,9 +173,9 @@ class CachedResults:
             if late:
                 await asyncio.wait(late, timeout=_WAITING_SECONDS)
 
-    async def _in_time(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    async def _run_in_time(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
         """Return the result of `work`; `None` if the database fails or does not answer in time."""
-        if self._rests:
+        if self._is_resting:
             return None
         turns = self._turns_of_loop()
         try:
@@ -185,10 +185,10 @@ class CachedResults:
             if self._failed:  # else many calls wait
                 self._fail(TimeoutError("the store does not respond"))
             return None
-        if self._rests:
+        if self._is_resting:
             turns.release()
             return None
-        task = self._begun(work())
+        task = self._create_task(work())
         task.add_done_callback(lambda _: turns.release())
         await asyncio.wait([task], timeout=_WAITING_SECONDS)
         if not task.done():  # it continues: cancelling may take as long as finishing
@@ -204,22 +204,22 @@ class CachedResults:
         return self._turns
 
     @property
-    def _rests(self) -> bool:
+    def _is_resting(self) -> bool:
         return time.monotonic() < self._rests_until
 
-    def _begun(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _create_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name="store-cache")
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         return task
 
     def _forget_soon(self) -> asyncio.Task[None]:
         if self._forgetting is None or self._forgetting.done():
             asyncio.get_running_loop()  # raises before there is a coroutine to await
-            self._forgetting = self._begun(self._forget())
+            self._forgetting = self._create_task(self._forget())
         return self._forgetting
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             return
@@ -279,7 +279,7 @@ class CachedResults:
             await connection.execute(_LOCK)
 
 
-def _written(call: ToolCall, result: ToolResult) -> str | None:
+def _serialize(call: ToolCall, result: ToolResult) -> str | None:
     """Return a result as JSON; `None` if it has secrets, is too long or is not plain JSON."""
     fields = {name: getattr(result, name) for name in (*_SAID, *_FIELDS)}
     if result.valid_options is not None:
@@ -329,12 +329,14 @@ async def _delete(
         await connection.execute(delete(table).where(which))
         return
     made = await connection.execute(select(table.c.key, table.c.arguments).where(which))
-    keys = [{"its_key": row.key} for row in made.all() if _may_have(row.arguments, arguments)]
+    keys = [
+        {"its_key": row.key} for row in made.all() if _may_have_arguments(row.arguments, arguments)
+    ]
     if keys:
         await connection.execute(delete(table).where(table.c.key == bindparam("its_key")), keys)
 
 
-def _may_have(written: str, arguments: Mapping[str, Any]) -> bool:
+def _may_have_arguments(written: str, arguments: Mapping[str, Any]) -> bool:
     """Return whether a call has these arguments; `True` if its JSON cannot be parsed."""
     try:
         of = json.loads(written)

@@ -72,7 +72,7 @@ _OPEN = frozenset({ResultStatus.UNKNOWN_OUTCOME, ResultStatus.CANCELLED})
 """Statuses that are not final: the outcome of the call may still change."""
 
 
-class _Told:
+class _SeenResults:
     """The ids of the earlier calls whose results a session received for later calls."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class _Told:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
+class _StoredArguments:
     """The arguments of a call, in the form in which stored calls are compared."""
 
     arguments: Any  # as the store keeps them: without secrets, and cut if they are long
@@ -120,7 +120,7 @@ class CallStarts:
         return result
 
     def _key(self, call: ToolCall) -> Hashable:
-        received = asked_as(call)
+        received = original_call(call)
         owner = user_of(received.session)
         return received.session.id, owner, call.id, digest_of(received.name, received.arguments)
 
@@ -158,26 +158,28 @@ class CallStarts:
         if call.id is None:
             return None
         repetition = self._repetition(call, bound, known_until, elsewhere)
-        asked = self._asked(call)
+        asked = self._build_request(call)
         result: ToolResult | None = None
         while result is None:
             async with asyncio.timeout(timeout_seconds):
-                before, is_later = await self._before(call, asked, repetition, database)
+                before, is_later = await self._find_earlier(call, asked, repetition, database)
             if before is None:
-                return self._lost(call, database, elsewhere)
+                return self._find_lost(call, database, elsewhere)
             if is_later and before.status == STARTED and not self._is_own(before):
                 return replace(build_repeated_result(before.tool), status=_SUPERSEDED)
             is_certain = self._is_same(before, asked) is True
             if before.started < repetition.bound or not self._is_own(before):
-                wait = self.outcome(call) if is_certain and _goes_on(before) else None
-                result = await self._elsewhere(before, call, wait, database, timeout_seconds)
+                wait = self.outcome(call) if is_certain and _may_continue(before) else None
+                result = await self._resolve_elsewhere(
+                    before, call, wait, database, timeout_seconds
+                )
             else:
                 result = _answer(before, call)
             if result is not None and not is_certain:
                 result = build_repeated_result(before.tool)
         return result
 
-    def _lost(
+    def _find_lost(
         self, call: ToolCall, database: Database, elsewhere: CallsElsewhere | None
     ) -> ToolResult | None:
         """Return the result for a call that has run here although the store has no record of it."""
@@ -189,7 +191,7 @@ class CallStarts:
             raise StoreError("The records of the session's calls in other processes are lost")
         return None
 
-    async def _elsewhere(
+    async def _resolve_elsewhere(
         self,
         before: Execution,
         call: ToolCall,
@@ -202,15 +204,15 @@ class CallStarts:
             result = await wait(replace(call, id=before.call_id))
             if result.status not in _OPEN:
                 await self.store_outcome(before, call, result, database)
-                call.session.get(_Told).ids.add(before.id)
+                call.session.get(_SeenResults).ids.add(before.id)
             return result
-        before = await self._ended(before, database, timeout_seconds)
+        before = await self._wait_for_end(before, database, timeout_seconds)
         return None if before.status in _NOT_RUN else _answer(before, call)
 
     def _repetition(
         self, call: ToolCall, bound: float, known_until: float, elsewhere: CallsElsewhere | None
     ) -> Repetition:
-        received, first = asked_as(call), self._recorder.first_start(call.session)
+        received, first = original_call(call), self._recorder.first_start(call.session)
         return Repetition(
             session=name_of(received.session.id),
             user=user_name_of(user_of(received.session)),
@@ -223,20 +225,20 @@ class CallStarts:
             elsewhere=elsewhere,
         )
 
-    def _asked(self, call: ToolCall) -> _Asked:
-        received = asked_as(call)
+    def _build_request(self, call: ToolCall) -> _StoredArguments:
+        received = original_call(call)
         arguments, is_partial = self._recorder.kept_arguments(received)
-        return _Asked(
+        return _StoredArguments(
             arguments=json.loads(arguments),
             is_partial=is_partial,
             digest=exact_digest_of(received.name, received.arguments) if is_partial else None,
         )
 
-    def _is_same(self, before: Execution, asked: _Asked) -> bool | None:
+    def _is_same(self, before: Execution, asked: _StoredArguments) -> bool | None:
         """Return whether a stored call has these arguments; `None` if that is unknown.
 
         Calls with different secrets, or with long arguments that differ at the end, look equal in
-        the store. Only the process that made a call can tell it from them.
+        the store. Only the process that made a call can distinguish it from them.
         """
         if not same_arguments(before.arguments, asked.arguments):
             return False
@@ -245,13 +247,13 @@ class CallStarts:
         digest = self._recorder.digest_of(before.id)
         return None if digest is None or asked.digest is None else digest == asked.digest
 
-    async def _before(
-        self, call: ToolCall, asked: _Asked, repetition: Repetition, database: Database
+    async def _find_earlier(
+        self, call: ToolCall, asked: _StoredArguments, repetition: Repetition, database: Database
     ) -> tuple[Execution | None, bool]:
         """Return the newest call that this call may repeat, and whether it began after this one."""
         is_later = True
         current_entry = self._calls.find(key_of(call))
-        told = call.session.get(_Told).ids
+        told = call.session.get(_SeenResults).ids
         taken = 0
         open_before = () if repetition.elsewhere is None else repetition.elsewhere.open
         for before in await self._candidates(repetition, database):
@@ -262,7 +264,7 @@ class CallStarts:
             elif not is_told and self._is_same(before, asked) is not False:
                 if _has_taken_result(before, repetition):
                     taken += 1
-                elif taken and _went_on(before):
+                elif taken and _had_effect(before):
                     taken -= 1
                 else:
                     return before, is_later and before.id not in open_before
@@ -276,7 +278,7 @@ class CallStarts:
             return await find_repeated(database, call)
         return found
 
-    async def _ended(
+    async def _wait_for_end(
         self, before: Execution, database: Database, timeout_seconds: float
     ) -> Execution:
         """Wait for the end of a call and return the call, without an end after a minute."""
@@ -341,13 +343,13 @@ class DurableStart:
             # First, so that one of two equal calls in different processes finds the other.
             is_stored = await self._store.begun(call)
             if self._refuses and not is_stored:
-                return _refused(call)
+                return _build_refusal(call)
             try:
                 before = None if call.retried else await self._store.earlier(call)
             except StoreError as error:
                 logger.log(log_level(error), "Earlier calls cannot be read: %s", error)
                 if self._refuses or is_from_elsewhere(call.session):
-                    return _refused(call)
+                    return _build_refusal(call)
                 before = None
             return before or await self._store.run_once(call, run)
         return await run(call)
@@ -361,7 +363,7 @@ class DurableStart:
             return grant.by_silence
 
 
-def asked_as(call: ToolCall) -> ToolCall:
+def original_call(call: ToolCall) -> ToolCall:
     """Return the call as received, before policies changed its arguments or its tool."""
     try:
         received = current().call
@@ -375,18 +377,18 @@ def _never(_: ToolCall) -> None:
     return None
 
 
-def _went_on(before: Execution) -> bool:
+def _had_effect(before: Execution) -> bool:
     """Return whether a call had its effect although the model had cancelled it."""
     return before.ending == EventKind.CANCEL.value and before.status in HAPPENED
 
 
 def _has_taken_result(before: Execution, call: Repetition) -> bool:
     """Return whether the model has read the result of a call that went on as that of `before`."""
-    is_read = not _went_on(before) and (before.ended or math.inf) <= call.known_until
+    is_read = not _had_effect(before) and (before.ended or math.inf) <= call.known_until
     return is_read and before.reason == CANCELLED_CALL and before.call_id != call.call_id
 
 
-def _goes_on(before: Execution) -> bool:
+def _may_continue(before: Execution) -> bool:
     """Return whether a call may continue after its process ended."""
     is_cut = before.status == ResultStatus.CANCELLED.value and before.reason is None
     is_recent = before.started > time.time() - RESUMABLE_SECONDS
@@ -398,7 +400,9 @@ def _answer(before: Execution, call: ToolCall) -> ToolResult:
     if before.call_id == name_of(call.id or ""):
         return _outcome(before)
     if before.ended is not None:
-        call.session.get(_Told).ids.add(before.id)  # an equal call after this one is a new one
+        call.session.get(_SeenResults).ids.add(
+            before.id
+        )  # an equal call after this one is a new one
     is_cut = before.status == ResultStatus.CANCELLED.value
     return build_repeated_result(before.tool) if is_cut else _outcome(before)
 
@@ -416,7 +420,7 @@ def _outcome(before: Execution) -> ToolResult:
     return build_repeated_result(before.tool, stored)
 
 
-def _refused(call: ToolCall) -> ToolResult:
+def _build_refusal(call: ToolCall) -> ToolResult:
     return ToolResult(
         status=ResultStatus.UNAVAILABLE,
         message=say("not_recorded", tool=call.name),

@@ -118,12 +118,12 @@ class MemoryTable:
         key = (self._database.files, owner_of(user), space, len(vector))
         async with self._turn, self._database.reading() as connection:
             index = self._indexes.pop(key, None) or Nearest(len(vector))
-            await _extend(connection, index, key)
-            found, gone = await _found(connection, index, key, vector, limit)
+            await _extend_index(connection, index, key)
+            found, gone = await _find_nearest(connection, index, key, vector, limit)
             if gone and len(found) < limit:  # many were deleted: read the others again
                 index = Nearest(len(vector))
-                await _extend(connection, index, key)
-                found, _ = await _found(connection, index, key, vector, limit)
+                await _extend_index(connection, index, key)
+                found, _ = await _find_nearest(connection, index, key, vector, limit)
             self._indexes[key] = index
             while sum(each.size_bytes for each in self._indexes.values()) > _MAX_INDEX_BYTES:
                 self._indexes.popitem(last=False)
@@ -167,7 +167,7 @@ class MemoryTable:
             return {row.source: row.read for row in rows.all()}
 
 
-async def _extend(connection: AsyncConnection, index: Nearest, key: _Key) -> None:
+async def _extend_index(connection: AsyncConnection, index: Nearest, key: _Key) -> None:
     """Read the vectors that an index does not have yet."""
     _, owner, space, _ = key
     vectors = select(memories.c.number, memories.c.vector).order_by(memories.c.number)
@@ -181,7 +181,7 @@ async def _extend(connection: AsyncConnection, index: Nearest, key: _Key) -> Non
         await asyncio.to_thread(index.add, [(row.number, row.vector) for row in rows])
 
 
-async def _found(
+async def _find_nearest(
     connection: AsyncConnection, index: Nearest, key: _Key, vector: Any, limit: int
 ) -> tuple[list[Memory], bool]:
     """Return the nearest memories that still exist, and whether others were deleted."""

@@ -29,7 +29,7 @@ _ALONE = re.compile(
     "[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31a0-\u31bf\u3400-\u4dbf"
     "\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd]"
 )
-"""Characters of scripts without spaces: each is a word of its own."""
+"""Characters of scripts without spaces: each is a separate word."""
 _MAX_WORD_LENGTH = 64
 _MAX_QUERY_WORDS = 32
 

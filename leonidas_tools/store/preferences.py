@@ -94,7 +94,7 @@ class PreferenceTable:
             ValueError: The values are not plain JSON or too long, or `mode` or `always` is invalid.
             StoreError: The preferences cannot be written.
         """
-        return await self._change(user, lambda before: _patched(before, changes), version)
+        return await self._change(user, lambda before: _patch(before, changes), version)
 
     async def _change(
         self,
@@ -152,13 +152,13 @@ def _check(before: Preferences, version: int | None) -> None:
         )
 
 
-def _patched(values: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _patch(values: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     patched = dict(values) if isinstance(values, Mapping) else {}
     for name, change in changes.items():
         if change is None:
             patched.pop(name, None)
         elif isinstance(change, Mapping):
-            patched[name] = _patched(patched.get(name), change)
+            patched[name] = _patch(patched.get(name), change)
         else:
             patched[name] = change
     return patched

@@ -48,7 +48,7 @@ _MAX_RECENT = 10_000
 _MINUTE_SECONDS = 60.0
 
 
-def _filtered(filters: dict[str, Any]) -> Select[Any]:
+def _filter(filters: dict[str, Any]) -> Select[Any]:
     """Return the query of the calls that match all given filters."""
     query = select(*_COLUMNS)
     for name in ("tool", "status", "session", "user"):
@@ -72,8 +72,8 @@ async def find_executions(
 ) -> list[Execution]:
     """Return the matching calls, in the order in which they began."""
     order = [executions.c.started, executions.c.id]
-    query = _filtered(filters).order_by(*(c.desc() if newest_first else c for c in order))
-    return await _found(database, query.limit(limit))
+    query = _filter(filters).order_by(*(c.desc() if newest_first else c for c in order))
+    return await _fetch(database, query.limit(limit))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +83,7 @@ class CallsElsewhere:
     Their times say nothing: the clocks of two machines may differ.
     """
 
-    open: Collection[str]  # the ids of those that ran
+    open: Collection[str]  # the ids of the calls that were running
     newest: Mapping[str, float]  # when the newest of each opening began, by its own clock
 
 
@@ -125,7 +125,7 @@ async def find_elsewhere(
     )
 
 
-def _went_on_after(call: Repetition) -> ColumnElement[bool]:
+def _ran_elsewhere_after(call: Repetition) -> ColumnElement[bool]:
     """Return the condition of calls that ran elsewhere after the session began here."""
     before, table = call.elsewhere, executions.c
     if before is None:
@@ -142,9 +142,9 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
 
     They are the session's calls of the tool with this id, and those with any id whose outcome the
     model may not have received: they began elsewhere and have not ended, were cancelled by another
-    process (as when it stops) or by the model (though they went on), ended after `known_until`, or
+    process (as when it stops) or by the model (but they continued), ended after `known_until`, or
     ran after the session began here, whatever the clock of their machine says. With them are the
-    calls that have got the result of one that went on.
+    calls that have received the result of one that continued.
     """
     is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(MAY_HAVE_RUN))
     is_unheard = or_(
@@ -163,7 +163,7 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
         ),
         and_(
             executions.c.status.in_(MAY_HAVE_RUN),
-            or_(executions.c.ended > call.known_until, _went_on_after(call)),
+            or_(executions.c.ended > call.known_until, _ran_elsewhere_after(call)),
         ),
     )
     is_elsewhere = and_(
@@ -180,12 +180,12 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
         .order_by(executions.c.started.desc(), executions.c.id.desc())
         .limit(_MAX_REPEATED)
     )
-    return await _found(database, query)
+    return await _fetch(database, query)
 
 
 async def find_execution(database: Database, id_: str) -> Execution | None:
     """Return one call."""
-    found = await _found(database, select(*_COLUMNS).where(executions.c.id == id_))
+    found = await _fetch(database, select(*_COLUMNS).where(executions.c.id == id_))
     return found[0] if found else None
 
 
@@ -274,7 +274,7 @@ async def find_interrupted(database: Database, *, acknowledged: bool) -> list[Ex
     query = select(*_COLUMNS).where(executions.c.status == INTERRUPTED)
     if not acknowledged:
         query = query.where(executions.c.acknowledged.is_(None))
-    return await _found(database, query.order_by(executions.c.started, executions.c.id))
+    return await _fetch(database, query.order_by(executions.c.started, executions.c.id))
 
 
 async def find_unfinished(database: Database, *, session: str, user: str) -> list[Execution]:
@@ -288,7 +288,7 @@ async def find_unfinished(database: Database, *, session: str, user: str) -> lis
         .order_by(executions.c.started, executions.c.id)
         .limit(_MAX_REPEATED)
     )
-    return await _found(database, query)
+    return await _fetch(database, query)
 
 
 async def store_outcome(database: Database, id_: str, ending: Mapping[str, Any]) -> bool:
@@ -306,7 +306,7 @@ async def acknowledge(database: Database, ids: Sequence[str]) -> None:
         await connection.execute(noted)
 
 
-async def _found(database: Database, query: Select[Any]) -> list[Execution]:
+async def _fetch(database: Database, query: Select[Any]) -> list[Execution]:
     async with database.reading() as connection:
         return [_execution(row) for row in await connection.execute(query)]
 

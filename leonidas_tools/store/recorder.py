@@ -173,7 +173,9 @@ class Recorder:
         self._mark(key, event.data)
         steps = self._steps.setdefault(key, [])
         if len(steps) < _MAX_STEPS or event.kind is _UNTRUSTED:  # a later session needs it
-            data, _ = self._json(dict(event.data), self._hiding(key, event.call), _STEP_BYTES)
+            data, _ = self._json(
+                dict(event.data), self._output_redaction(key, event.call), _STEP_BYTES
+            )
             steps.append(f"[{event.at!r},{json.dumps(event.kind.value)},{data}]")
 
     def _mark(self, key: Hashable, data: Mapping[str, Any]) -> None:
@@ -187,7 +189,7 @@ class Recorder:
         call, result = event.call, event.result
         assert result is not None
         key = key_of(call)
-        redaction = self._hiding(key, call)
+        redaction = self._output_redaction(key, call)
         self._secretive.discard(key)
         if event.data:
             self._mark(key, event.data)
@@ -211,10 +213,11 @@ class Recorder:
         return {**self._outcome(result, redaction), "ended": time.time()}
 
     def _outcome(self, result: ToolResult, redaction: Redaction) -> Row:
-        message = result.message
+        message, value = result.message, result.result
+        shown = None if value is None else self._json(value, redaction, self._max_bytes)[0]
         return {
             "status": result.status.value,
-            "result": self._result(result.result, redaction),
+            "result": shown,
             "message": None if message is None else clean(redaction(message)[:_MAX_MESSAGE_LENGTH]),
             "reason": None if result.reason_code is None else name_of(result.reason_code),
         }
@@ -223,14 +226,11 @@ class Recorder:
         steps = self._steps.pop(key, None)
         return None if steps is None else f"[{','.join(steps)}]"
 
-    def _hiding(self, key: Hashable, call: ToolCall) -> Redaction:
+    def _output_redaction(self, key: Hashable, call: ToolCall) -> Redaction:
         """Return the redaction of a call's output, which may repeat its arguments."""
         redaction = self.redaction(call)
         harmless = key not in self._secretive and self._calls.find(key) is not None
         return redaction if harmless else redaction.hiding(call.arguments)
-
-    def _result(self, value: Any, redaction: Redaction) -> str | None:
-        return None if value is None else self._json(value, redaction, self._max_bytes)[0]
 
     def _json(self, value: Any, redaction: Redaction, max_bytes: int) -> tuple[str, bool]:
         """Return a value as JSON without secrets, and whether it was cut."""

@@ -75,7 +75,7 @@ class ReminderTable:
         Raises:
             StoreError: The reminder cannot be read.
         """
-        found = await self._found(select(reminders).where(*_one(user, reminder_id)))
+        found = await self._fetch(select(reminders).where(*_conditions_of(user, reminder_id)))
         return found[0] if found else None
 
     async def coming(self, user: str | None) -> list[Reminder]:
@@ -85,7 +85,7 @@ class ReminderTable:
             StoreError: The reminders cannot be read.
         """
         query = select(reminders).where(reminders.c.user == owner_of(user))
-        return await self._found(query.where(reminders.c.due.is_not(None)))
+        return await self._fetch(query.where(reminders.c.due.is_not(None)))
 
     async def delete(self, user: str | None, reminder_id: str) -> Reminder | None:
         """Delete a reminder of the user, and return it.
@@ -94,7 +94,7 @@ class ReminderTable:
             StoreError: The reminder cannot be written.
         """
         async with self._database.writing() as connection:
-            where = _one(user, reminder_id)
+            where = _conditions_of(user, reminder_id)
             found = await _read(connection, select(reminders).where(*where))
             await connection.execute(delete(reminders).where(*where))
         return found[0] if found else None
@@ -117,7 +117,7 @@ class ReminderTable:
             StoreError: The reminder cannot be written.
         """
         async with self._database.writing() as connection:
-            where = _one(user, reminder_id)
+            where = _conditions_of(user, reminder_id)
             values = {"due": due, "untold": None, "updated": time.time()}
             await connection.execute(update(reminders).where(*where).values(values))
             found = await _read(connection, select(reminders).where(*where))
@@ -131,7 +131,7 @@ class ReminderTable:
             StoreError: The reminders cannot be read.
         """
         query = select(reminders).where(reminders.c.due <= now).limit(_MAX_AT_ONCE)
-        return await self._found(query)
+        return await self._fetch(query)
 
     async def next_due(self) -> float | None:
         """Return the time at which the next reminder of any user fires.
@@ -154,7 +154,7 @@ class ReminderTable:
         """
         undelivered = reminder.due if reminder.undelivered is None else reminder.undelivered
         values = {"at": at, "due": due, "untold": undelivered, "updated": time.time()}
-        return await self._changed_from(reminders.c.due == reminder.due, reminder, values)
+        return await self._change_from(reminders.c.due == reminder.due, reminder, values)
 
     async def undelivered(self, user: str | None) -> list[Reminder]:
         """Return the reminders that have fired, but have not been delivered to the user.
@@ -163,7 +163,7 @@ class ReminderTable:
             StoreError: The reminders cannot be read.
         """
         query = select(reminders).where(reminders.c.user == owner_of(user))
-        return await self._found(query.where(reminders.c.untold.is_not(None)))
+        return await self._fetch(query.where(reminders.c.untold.is_not(None)))
 
     async def mark_delivered(self, reminder: Reminder) -> bool:
         """Record that a reminder is delivered; return `False` if another process delivers it.
@@ -172,9 +172,7 @@ class ReminderTable:
             StoreError: The reminder cannot be written.
         """
         values = {"untold": None, "updated": time.time()}
-        return await self._changed_from(
-            reminders.c.untold == reminder.undelivered, reminder, values
-        )
+        return await self._change_from(reminders.c.untold == reminder.undelivered, reminder, values)
 
     async def forget(self, before: float) -> None:
         """Delete the delivered reminders without a next time that last changed before that time.
@@ -188,7 +186,7 @@ class ReminderTable:
                 delete(reminders).where(*is_over, reminders.c.updated < before)
             )
 
-    async def _changed_from(
+    async def _change_from(
         self, state: ColumnElement[bool], reminder: Reminder, values: dict[str, Any]
     ) -> bool:
         """Change a reminder if it is still in `state`; return whether it is."""
@@ -196,12 +194,12 @@ class ReminderTable:
         async with self._database.writing() as connection:
             return (await connection.execute(change)).rowcount == 1
 
-    async def _found(self, query: Select[Any]) -> list[Reminder]:
+    async def _fetch(self, query: Select[Any]) -> list[Reminder]:
         async with self._database.reading() as connection:
             return await _read(connection, query)
 
 
-def _one(user: str | None, reminder_id: str) -> tuple[ColumnElement[bool], ...]:
+def _conditions_of(user: str | None, reminder_id: str) -> tuple[ColumnElement[bool], ...]:
     return reminders.c.user == owner_of(user), reminders.c.id == reminder_id
 
 

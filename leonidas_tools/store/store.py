@@ -1,4 +1,4 @@
-"""The store: calls, approvals, preferences, and what tools keep for users, across restarts."""
+"""The store: calls, approvals, preferences, and the users' data of tools, across restarts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _OF_APPROVALS = (EventKind.APPROVAL_REQUEST.value, EventKind.APPROVAL_ANSWER.val
 
 
 class Store:
-    """Stores calls, approvals, preferences, and what tools keep for users, without delaying calls.
+    """Stores calls, approvals, preferences, and the users' data of tools, without delaying calls.
 
     Tools keep task lists, notes, memories, reminders and long results.
 
@@ -270,7 +270,7 @@ class Store:
         Raises:
             StoreError: The questions cannot be read.
         """
-        await self._flushed()
+        await self._flush_pending()
         return await self.approvals.left(name_of(session.id), user=user_name_of(user_of(session)))
 
     async def is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
@@ -383,7 +383,7 @@ class Store:
             ToolValidationError: The status is unknown.
         """
         wanted = None if status is None else validate_status(status, STARTED, INTERRUPTED)
-        await self._flushed()
+        await self._flush_pending()
         return await queries.find_executions(
             self._database,
             tool=tool,
@@ -406,7 +406,7 @@ class Store:
             user: Only sessions of this user, in the form of `SessionSummary.user`.
             limit: The maximum number of sessions; `None` for all.
         """
-        await self._flushed()
+        await self._flush_pending()
         return await queries.find_sessions(self._database, user=user, limit=limit)
 
     async def replay(
@@ -426,12 +426,12 @@ class Store:
         calls = await self.executions(session=session, user=user, limit=limit)
         questions = await self.approvals.find(session=session, user=user, limit=limit)
         long_results = await self.results.find(session=session, user=user, limit=limit)
-        return _replayed(calls[::-1], questions[::-1], long_results[::-1])
+        return _build_events(calls[::-1], questions[::-1], long_results[::-1])
 
     async def interrupted(self, *, acknowledged: bool = False) -> list[Execution]:
         """Return the calls that were running when their process died, the oldest first.
 
-        They are not run again. Tell a person about those that `may_have_happened`.
+        They are not run again. Inform a person of each that `may_have_happened`.
 
         Args:
             acknowledged: Whether to include calls that a person has acknowledged.
@@ -439,7 +439,7 @@ class Store:
         Raises:
             StoreError: The calls cannot be read.
         """
-        await self._flushed()
+        await self._flush_pending()
         await queries.mark_interrupted(self._database, run=self._recorder.run)
         return await queries.find_interrupted(self._database, acknowledged=acknowledged)
 
@@ -495,25 +495,25 @@ class Store:
         await self._writer.close(_CLOSING_SECONDS)
         await self._database.close()
 
-    async def _flushed(self) -> None:
+    async def _flush_pending(self) -> None:
         if len(self._calls) or len(self._records):
             await self.flush(timeout_seconds=_FLUSHING_SECONDS)
 
 
-def _replayed(
+def _build_events(
     calls: Sequence[Execution],
     approvals: Sequence[Approval] = (),
     results: Sequence[KeptResult] = (),
 ) -> list[ReplayEvent]:
     """Return the events, in the order in which they happened."""
     known = {approval.id.rpartition("-")[2] for approval in approvals}
-    events = [event for call in calls for event in _of_call(call, known)]
-    events += [event for approval in approvals for event in _of_approval(approval)]
-    events += [_of_result(result) for result in results]
+    events = [event for call in calls for event in _call_events(call, known)]
+    events += [event for approval in approvals for event in _approval_events(approval)]
+    events += [_result_event(result) for result in results]
     return sorted(events, key=lambda event: event.at)
 
 
-def _of_call(call: Execution, known: Collection[str]) -> Iterator[ReplayEvent]:
+def _call_events(call: Execution, known: Collection[str]) -> Iterator[ReplayEvent]:
     about = {"tool": call.tool, "trace_id": call.trace_id}
     start = EventKind.START.value
     yield ReplayEvent(at=call.started, kind=start, data={"arguments": call.arguments}, **about)
@@ -525,14 +525,14 @@ def _of_call(call: Execution, known: Collection[str]) -> Iterator[ReplayEvent]:
     if call.ended is not None and call.ending is not None:
         body = {"status": call.status, "seconds": call.seconds, "result": call.result}
         body |= {"message": call.message, "reason": call.reason}
-        yield ReplayEvent(at=call.ended, kind=call.ending, data=_without_none(body), **about)
+        yield ReplayEvent(at=call.ended, kind=call.ending, data=_drop_none(body), **about)
 
 
-def _of_approval(approval: Approval) -> Iterator[ReplayEvent]:
+def _approval_events(approval: Approval) -> Iterator[ReplayEvent]:
     about = {"tool": approval.tool, "trace_id": approval.trace_id}
     asked = {"question": approval.message, "arguments": approval.arguments, "rule": approval.rule}
     kind = EventKind.APPROVAL_REQUEST.value
-    yield ReplayEvent(at=approval.requested, kind=kind, data=_without_none(asked), **about)
+    yield ReplayEvent(at=approval.requested, kind=kind, data=_drop_none(asked), **about)
     if approval.decided is not None:
         body = {
             "decision": approval.answer or approval.decision,
@@ -542,13 +542,13 @@ def _of_approval(approval: Approval) -> Iterator[ReplayEvent]:
             "note": approval.note,
         }
         kind = EventKind.APPROVAL_ANSWER.value
-        yield ReplayEvent(at=approval.decided, kind=kind, data=_without_none(body), **about)
+        yield ReplayEvent(at=approval.decided, kind=kind, data=_drop_none(body), **about)
 
 
-def _of_result(result: KeptResult) -> ReplayEvent:
+def _result_event(result: KeptResult) -> ReplayEvent:
     data = {"handle": result.handle, "mime_type": result.mime_type, "size": result.size}
     return ReplayEvent(at=result.created, kind=_RESULT_KEPT, tool="", trace_id="", data=data)
 
 
-def _without_none(body: dict[str, Any]) -> dict[str, Any]:
+def _drop_none(body: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in body.items() if value is not None}

@@ -91,7 +91,9 @@ class Writer:
 
     def start(self) -> None:
         """Start to write in the background."""
-        self._task = asyncio.get_running_loop().create_task(self._write_on(), name="store-writer")
+        self._task = asyncio.get_running_loop().create_task(
+            self._write_until_closed(), name="store-writer"
+        )
 
     def wake(self) -> None:
         """Wake the background task, so that it writes soon."""
@@ -125,7 +127,7 @@ class Writer:
         """Wait until the queues are empty; return whether they are in time."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                while self._waits:
+                while self._has_entries:
                     self._idle.clear()
                     self.expedite()
                     await self._idle.wait()
@@ -158,17 +160,17 @@ class Writer:
             return False
         return True
 
-    async def _write_on(self) -> None:
+    async def _write_until_closed(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            await self._something_to_do()
+            await self._wait_for_work()
             try:
                 await self._write()
             except LeonidasError as error:
                 self.fail(error)
                 self._calls.report_failure()
                 self._urgent.clear()
-                await self._rest(pause)
+                await self._wait(pause)
                 pause = min(pause * 2, _MAX_PAUSE_SECONDS)
                 continue
             except Exception as error:  # noqa: BLE001 - the writer must continue
@@ -179,25 +181,25 @@ class Writer:
                 logger.warning("The store is writable again")
                 self.error = None
             pause = _FIRST_PAUSE_SECONDS
-            if not self._waits:
+            if not self._has_entries:
                 self._idle.set()
 
     @property
-    def _waits(self) -> bool:
+    def _has_entries(self) -> bool:
         """Return whether the queues have entries."""
         return bool(len(self._calls) or len(self._records))
 
-    async def _something_to_do(self) -> None:
+    async def _wait_for_work(self) -> None:
         """Wait for an entry, then a moment for more; or for the next heartbeat."""
-        if self._waits:
+        if self._has_entries:
             return
         self._work.clear()
         self._urgent.clear()
         lives = self._calls.open_calls or self.questions or self.conversations
-        await self._rest(HEARTBEAT_SECONDS if lives else None, self._work)
-        await self._rest(_GATHERING_SECONDS, self._urgent)
+        await self._wait(HEARTBEAT_SECONDS if lives else None, self._work)
+        await self._wait(_GATHERING_SECONDS, self._urgent)
 
-    async def _rest(self, seconds: float | None, until: asyncio.Event | None = None) -> None:
+    async def _wait(self, seconds: float | None, until: asyncio.Event | None = None) -> None:
         """Wait for an event, by default that of `expedite`, at most for `seconds`."""
         try:
             async with asyncio.timeout(seconds):
@@ -212,14 +214,14 @@ class Writer:
             await self._write_calls(entries)
         batch = self._records.first_batch()
         if batch:
-            async for records, is_written in _written(batch, self._write_records_together):
+            async for records, is_written in _write_batch(batch, self._write_records_together):
                 if not is_written:
                     logger.warning("A record was not stored: the database rejected it")
                 self._records.done(records, is_written=is_written)
 
     async def _write_calls(self, entries: Sequence[CallWrite]) -> None:
         refused: list[str] = []
-        async for some, is_written in _written(entries, self._write_calls_together):
+        async for some, is_written in _write_batch(entries, self._write_calls_together):
             if not is_written:
                 async with self._database.writing() as connection:  # raises if nothing is writable
                     await self._write_heartbeat(connection)
@@ -281,7 +283,7 @@ class Writer:
         return dialect.insert(table).on_conflict_do_nothing()
 
 
-async def _written(
+async def _write_batch(
     batch: Sequence[T], write: Callable[[Sequence[T]], Awaitable[None]]
 ) -> AsyncIterator[tuple[Sequence[T], bool]]:
     """Write a batch in one transaction, or one by one if one is invalid.

@@ -18,7 +18,7 @@ from leonidas_tools.tools.tool import Tool
 def _answering(name: str) -> Callable[[Callable[..., Any]], Tool[..., Any]]:
     """Return a decorator for a tool that reports an answer; an approved call keeps its limits."""
 
-    def made(function: Callable[..., Any]) -> Tool[..., Any]:
+    def build(function: Callable[..., Any]) -> Tool[..., Any]:
         return Tool(
             function,
             name=name,
@@ -30,7 +30,7 @@ def _answering(name: str) -> Callable[[Callable[..., Any]], Tool[..., Any]]:
             answers_questions=True,
         )
 
-    return made
+    return build
 
 
 @_answering(CONFIRM)

@@ -63,9 +63,9 @@ class NoteTools:
             tags: Words to find it by.
         """
         keeper, user = _keeper(ctx.session), user_of(ctx.session)
-        text = _checked(text, self._settings)
-        title = _one_line(title or "") or _beginning(text, _MAX_TITLE_LENGTH)
-        with _reached():
+        text = _check_text(text, self._settings)
+        title = _one_line(title or "") or _truncate(text, _MAX_TITLE_LENGTH)
+        with _convert_errors():
             note = await keeper.create(user, title=title, text=text, tags=_tags(tags))
         ctx.undo(keeper.delete, user, note.id)
         return _result(note, say("note_created", title=note.title))
@@ -77,10 +77,10 @@ class NoteTools:
         Args:
             note_id: Its id, as list_notes and search_notes give it.
         """
-        with _reached():
+        with _convert_errors():
             note = await _keeper(ctx.session).read(user_of(ctx.session), note_id)
-        note = _known(note, note_id)
-        spoken = _beginning(note.text, _MAX_SPOKEN_LENGTH)
+        note = _require(note, note_id)
+        spoken = _truncate(note.text, _MAX_SPOKEN_LENGTH)
         return _result(note, say("note_read", title=note.title, text=spoken))
 
     @tool(category="storage", effect="idempotent", tags=["notes"])
@@ -101,17 +101,17 @@ class NoteTools:
             tags: All tags that it has from now on.
         """
         keeper, user = _keeper(ctx.session), user_of(ctx.session)
-        with _reached():
-            before = _known(await keeper.read(user, note_id), note_id)
+        with _convert_errors():
+            before = _require(await keeper.read(user, note_id), note_id)
             ctx.undo(keeper.restore, user, before)
             after = await keeper.update(
                 user,
                 note_id,
-                text=None if text is None else _checked(text, self._settings),
+                text=None if text is None else _check_text(text, self._settings),
                 title=_one_line(title or "") or None,
                 tags=None if tags is None else _tags(tags),
             )
-        after = _known(after, note_id)
+        after = _require(after, note_id)
         return _result(after, say("note_updated", title=after.title))
 
     @tool(category="storage", effect="once", tags=["notes"], requires_approval=True)
@@ -122,8 +122,8 @@ class NoteTools:
             note_id: Its id, as list_notes and search_notes give it.
         """
         keeper, user = _keeper(ctx.session), user_of(ctx.session)
-        with _reached():
-            note = _known(await keeper.delete(user, note_id), note_id)
+        with _convert_errors():
+            note = _require(await keeper.delete(user, note_id), note_id)
         ctx.undo(keeper.restore, user, note)
         return ToolResult(
             result={"id": note.id, "title": note.title},
@@ -140,7 +140,7 @@ class NoteTools:
             tag: Only those with this tag.
             limit: The maximum number of notes.
         """
-        return await _found(ctx.session, "", tag, limit)
+        return await _find(ctx.session, "", tag, limit)
 
     @tool(category="storage", effect="read", tags=["notes"])
     async def search_notes(
@@ -153,7 +153,7 @@ class NoteTools:
             tag: Only notes with this tag.
             limit: The maximum number of notes.
         """
-        return await _found(ctx.session, query, tag, limit)
+        return await _find(ctx.session, query, tag, limit)
 
 
 def _make(settings: NotesSettings) -> Sequence[Tool[..., Any]]:
@@ -168,9 +168,9 @@ def _make(settings: NotesSettings) -> Sequence[Tool[..., Any]]:
     )
 
 
-async def _found(session: ToolSession, query: str, tag: str | None, limit: int) -> ToolResult:
+async def _find(session: ToolSession, query: str, tag: str | None, limit: int) -> ToolResult:
     wanted = None if tag is None else next(iter(_tags([tag])), None)
-    with _reached():
+    with _convert_errors():
         found = await _keeper(session).find(user_of(session), query=query, tag=wanted, limit=limit)
     if not found.notes:
         what = " ".join(filter(None, (query, tag)))
@@ -191,7 +191,7 @@ def _keeper(session: ToolSession) -> NoteTable:
 
 
 @contextmanager
-def _reached() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Convert errors of the store into errors for the model."""
     try:
         yield
@@ -203,7 +203,7 @@ def _reached() -> Iterator[None]:
         raise ToolError(message, status="unavailable", reason_code="store_unavailable") from error
 
 
-def _known(note: Note | None, note_id: str) -> Note:
+def _require(note: Note | None, note_id: str) -> Note:
     if note is None:
         raise ToolError(
             say("unknown_note", note=note_id),
@@ -223,7 +223,7 @@ def _one_line(text: str) -> str:
     return " ".join(_clean(text).split())
 
 
-def _checked(text: str, settings: NotesSettings) -> str:
+def _check_text(text: str, settings: NotesSettings) -> str:
     text = _clean(text)
     if not text:
         raise ToolError(say("blank_note"), status="invalid_argument", reason_code="blank_note")
@@ -239,7 +239,7 @@ def _tags(tags: Sequence[str] | None) -> list[str]:
     return sorted({each for each in plain if each})
 
 
-def _beginning(text: str, most: int) -> str:
+def _truncate(text: str, most: int) -> str:
     """Return the beginning of a text, cut between words; only the first line for a title."""
     if most == _MAX_TITLE_LENGTH:
         text = text.partition("\n")[0]
@@ -255,7 +255,7 @@ def _result(note: Note, speech: str) -> ToolResult:
 
 
 def _short(note: Note) -> dict[str, Any]:
-    return {**_times(note), "text": _beginning(note.text, _MAX_EXCERPT_LENGTH)}
+    return {**_times(note), "text": _truncate(note.text, _MAX_EXCERPT_LENGTH)}
 
 
 def _times(note: Note) -> dict[str, Any]:

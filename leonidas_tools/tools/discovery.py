@@ -1,4 +1,4 @@
-"""Find tools in modules, packages, files beside the settings, and entry points."""
+"""Find tools in modules, packages, files next to the settings, and entry points."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def find_toolbox(name: str, folders: Sequence[Path] = ()) -> Toolbox:
 money.'
     """
     if name in OWN_TOOLBOXES:
-        return _own(name)
+        return _find_own(name)
     if name.endswith(".py") or "/" in name:
         raise RegistryError(
             f"{name!r} is a file, and a toolbox is named as it is imported: write "
@@ -88,7 +88,7 @@ money.'
             return _toolbox_of(_import_from(folder, name))
     points = entry_points(group=ENTRY_POINT_GROUP, name=name)
     if points:
-        return _of_entry_points(name, [_loaded(point) for point in points])
+        return _merge_entry_points(name, [_load(point) for point in points])
     if importlib.machinery.PathFinder.find_spec(top) is None and top not in sys.modules:
         looked = ", ".join(map(str, folders)) or "no folder"
         there = [file.stem for folder in folders for file in folder.glob("*.py")]
@@ -102,7 +102,7 @@ money.'
     return _toolbox_of(_import(name))
 
 
-def made_tools(name: str, toolbox: Toolbox, settings: BaseModel) -> list[AnyTool]:
+def build_tools(name: str, toolbox: Toolbox, settings: BaseModel) -> list[AnyTool]:
     """Return the tools that a toolbox creates from valid settings.
 
     Raises:
@@ -137,7 +137,7 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
     for one in modules:
         for tool in _tools_of(one):
             found.setdefault(id(tool), tool)
-    plain = ", ".join(map(repr, _undecorated(modules)))
+    plain = ", ".join(map(repr, _find_undecorated(modules)))
     if not found:
         message = "The toolbox %r has no tools: decorate %s with @tool, or list them in TOOLS"
         logger.warning(message, root.__name__, plain or "its functions")
@@ -151,7 +151,7 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
     return list(found.values())
 
 
-def _undecorated(modules: Iterable[ModuleType]) -> list[str]:
+def _find_undecorated(modules: Iterable[ModuleType]) -> list[str]:
     """Return the public functions that are not tools and that nothing in the modules uses."""
     plain: list[str] = []
     used: set[str] = set()
@@ -180,7 +180,7 @@ def _undecorated(modules: Iterable[ModuleType]) -> list[str]:
     return [name for name in plain if name not in used]
 
 
-def _own(name: str) -> Toolbox:
+def _find_own(name: str) -> Toolbox:
     """Return a toolbox of this package; if packages are missing, raise an error with the extra."""
     extra = OWN_TOOLBOXES[name]
     try:
@@ -202,7 +202,7 @@ def _not_installed(name: str, extra: str, what: str) -> RegistryError:
     )
 
 
-def _loaded(point: EntryPoint) -> Toolbox:
+def _load(point: EntryPoint) -> Toolbox:
     """Return the toolbox of an entry point: of a module, a `Toolbox`, or one or several tools."""
     try:
         thing = point.load()
@@ -217,7 +217,7 @@ def _loaded(point: EntryPoint) -> Toolbox:
     return _plain(f"Tools of {point.value}.", lambda: tools)
 
 
-def _of_entry_points(name: str, toolboxes: Sequence[Toolbox]) -> Toolbox:
+def _merge_entry_points(name: str, toolboxes: Sequence[Toolbox]) -> Toolbox:
     """Return the one toolbox, or all tools of several packages that use the same name."""
     first, *others = toolboxes
     if not others:
@@ -250,7 +250,7 @@ def _plain(summary: str, tools: Callable[[], Sequence[AnyTool | Callable[..., An
 
 
 def _import_from(folder: Path, name: str) -> ModuleType:
-    """Import a module from a folder, and nothing else from there; `sys.path` stays as it is."""
+    """Import a module from a folder, and nothing else from there; `sys.path` does not change."""
     home, top = str(folder.resolve()), name.partition(".")[0]
     loaded = sys.modules.get(top)
     if top in sys.stdlib_module_names or (loaded is not None and not _lies_in(loaded, home)):

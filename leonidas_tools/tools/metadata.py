@@ -374,11 +374,11 @@ def as_category(value: ToolCategory | str) -> ToolCategory | str:
     )
 
 
-def meant_category(category: ToolCategory | str) -> ToolCategory | None:
+def guess_category(category: ToolCategory | str) -> ToolCategory | None:
     """Return the known category that an unknown one looks like a misspelling of.
 
     Example:
-        >>> meant_category("pyton"), meant_category("billing")
+        >>> guess_category("pyton"), guess_category("billing")
         (<ToolCategory.PYTHON: 'python'>, None)
     """
     if isinstance(category, ToolCategory):
@@ -449,7 +449,7 @@ def _secrets(value: Sequence[str]) -> tuple[str, ...]:
     return tuple(_names("secrets", value))
 
 
-def checked_resources(value: Any) -> dict[str, float]:
+def check_resources(value: Any) -> dict[str, float]:
     """Return the resources that a task needs.
 
     Raises:
@@ -478,7 +478,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "after_untrusted": partial(as_enum, AfterUntrusted),
     "overflow": partial(as_enum, Overflow),
     "runs_on": partial(as_enum, RunsOn),
-    "resources": checked_resources,
+    "resources": check_resources,
     "timeout_seconds": _timeout,
     "deadline_seconds": partial(_limit_or_off, "deadline_seconds", "a time in seconds"),
     "retry_attempts": _retry_attempts,
@@ -509,7 +509,7 @@ _INTERNAL = frozenset({"answers_questions", "destructive", "fixed", "origin", "q
 """Options that only this package sets; no message suggests them."""
 
 
-def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with their words resolved, and raise for an unknown option."""
     for unknown in options.keys() - _OPTIONS:
         known = sorted(_OPTIONS - _INTERNAL)

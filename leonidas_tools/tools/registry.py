@@ -12,7 +12,7 @@ from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import DuplicateToolError, SchemaError, ToolError, ToolNotFoundError
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
-from leonidas_tools.tools.metadata import as_category, meant_category
+from leonidas_tools.tools.metadata import as_category, guess_category
 from leonidas_tools.tools.names import legal_names
 from leonidas_tools.tools.tool import Tool, ToolCategory, ToolStatus, as_enum, as_tool, as_tools
 
@@ -81,7 +81,7 @@ class ToolRegistry:
         """
         tool = as_tool(thing, **options)
         name = tool.metadata.name
-        if (near := meant_category(tool.metadata.category)) is not None:
+        if (near := guess_category(tool.metadata.category)) is not None:
             logger.warning(
                 "The category %r of the tool %r is not a known one: did you mean %r?",
                 tool.metadata.category,
@@ -119,7 +119,7 @@ class ToolRegistry:
         del self._tools[name]
         del self._own[self._declared.pop(name)]
         self._builtin.discard(name)
-        self._changed()
+        self._notify_changed()
         return tool
 
     @property
@@ -159,7 +159,7 @@ class ToolRegistry:
         wanted = as_category(category)
         found = [tool for tool in self if tool.metadata.category == wanted]
         if not found and not isinstance(wanted, ToolCategory):
-            near = meant_category(wanted)
+            near = guess_category(wanted)
             known = ", ".join(sorted({str(tool.metadata.category) for tool in self}))
             hint = f"did you mean {near.value!r}?" if near else f"choose one of {known}"
             raise SchemaError(f"There is no category {category!r}: {hint}")
@@ -201,7 +201,7 @@ class ToolRegistry:
         kept = dict.fromkeys(itertools.islice(order, _MAX_PREFERRED))
         if list(kept) != list(self._preferred):
             self._preferred = kept
-            self._changed()
+            self._notify_changed()
 
     @property
     def preferred(self) -> list[str]:
@@ -246,9 +246,9 @@ class ToolRegistry:
             self._declared[name] = declared
             self._own[declared] = name
         self._tools[name] = tool  # last: another thread may look for the declared name at once
-        self._changed()
+        self._notify_changed()
 
-    def _changed(self) -> None:
+    def _notify_changed(self) -> None:
         self.generation += 1
         self._listeners.notify()
 

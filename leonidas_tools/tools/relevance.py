@@ -38,7 +38,8 @@ class Relevance:
     def __init__(self, texts: Mapping[str, tuple[str, str]]) -> None:
         self._by_stem: dict[str, dict[str, dict[str, float]]] = defaultdict(dict)
         words = {
-            name: _weighed(name, tags, description) for name, (tags, description) in texts.items()
+            name: _weigh_words(name, tags, description)
+            for name, (tags, description) in texts.items()
         }
         counts = Counter(word for weights in words.values() for word in weights)
         most = max(_COMMON_SHARE * len(words), 1)
@@ -50,19 +51,19 @@ class Relevance:
                     of_word[name] = weight * rarity
 
     def best(self, said: str) -> list[str]:
-        """Return the tools that match a text, the best first; leave out those that do not."""
+        """Return the tools that match a text, the best first; leave out the others."""
         scores: Counter[str] = Counter()
         for word in _words(said)[-_MAX_WORDS:]:
             matched: dict[str, float] = {}
             for known, tools in self._by_stem.get(word[:_STEM], {}).items():
-                if _alike(word, known):
+                if _is_alike(word, known):
                     for name, weight in tools.items():
                         matched[name] = max(matched.get(name, 0.0), weight)
             scores.update(matched)
         return [name for name, _ in scores.most_common()]
 
 
-def _weighed(name: str, tags: str, description: str) -> dict[str, float]:
+def _weigh_words(name: str, tags: str, description: str) -> dict[str, float]:
     """Return each word with the weight of the best place where it occurs."""
     # Short words of a sentence are mostly such as "the"; those of a name are chosen.
     said = [word for word in _words(description[:_MAX_DESCRIPTION_LENGTH]) if len(word) >= _STEM]
@@ -77,7 +78,7 @@ def _words(text: str) -> list[str]:
     return list(dict.fromkeys(word for word in words if len(word) >= _SHORTEST))
 
 
-def _alike(one: str, other: str) -> bool:
+def _is_alike(one: str, other: str) -> bool:
     if one == other:
         return True
     short, long = sorted((one, other), key=len)

@@ -26,7 +26,7 @@ from leonidas_tools.tools.metadata import (
     ToolStatus,
     as_category,
     as_enum,
-    checked_options,
+    check_options,
 )
 from leonidas_tools.tools.names import renamed_parameters
 from leonidas_tools.tools.schema import Signature, read_json_schema, read_signature
@@ -124,7 +124,7 @@ class Tool(Generic[P, R]):
     ) -> None:
         self.function = function
         self.undo = undo
-        self._options = checked_options(options)
+        self._options = check_options(options)
         self._signature = signature
 
     @classmethod

@@ -76,7 +76,7 @@ class Target(NamedTuple):
     module: str
     name: str
     is_tool: bool
-    beside: tuple[tuple[str, str], ...]  # the toolboxes beside the settings, with their folders
+    beside: tuple[tuple[str, str], ...]  # the toolboxes next to the settings, with their folders
 
 
 def why_not_portable(function: Callable[..., Any]) -> str | None:
@@ -87,10 +87,10 @@ def why_not_portable(function: Callable[..., Any]) -> str | None:
     name, module = named.__qualname__, getattr(named, "__module__", None)
     if "<lambda>" in name or "<locals>" in name:
         return say("not_portable_nested", name=name)
-    return _why_no_main() if module == "__main__" else None
+    return _main_problem() if module == "__main__" else None
 
 
-def _why_no_main() -> str | None:
+def _main_problem() -> str | None:
     """Return why another process cannot import the main script; `None` if it can."""
     main = main_script()
     if main is None:
@@ -525,7 +525,7 @@ class Processes:
         return process
 
     def _take_idle(self, target: Target) -> WorkerProcess | None:
-        """Take an idle process, preferably one that has the target; drop those that ended."""
+        """Take an idle process, preferably one that has the target; drop ended processes."""
         for process in [process for process in self._idle if process.is_over]:
             self._idle.remove(process)
             self._drop(process)

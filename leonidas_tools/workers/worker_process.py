@@ -53,10 +53,10 @@ def serve() -> None:
     while True:
         kind, number, target, *what = channel.receive()
         if kind == "load":
-            answer = _loaded(functions, target, *what)
+            answer = _load(functions, target, *what)
         else:
             begin = partial(channel.send, ["begun", number])
-            answer = _called(functions[target], begin, *what)
+            answer = _call(functions[target], begin, *what)
         if os.getpid() != process_id:  # a tool has forked, and this is the child
             os._exit(0)
         for stream in (sys.stdout, sys.stderr):
@@ -66,7 +66,7 @@ def serve() -> None:
 
 
 class Channel:
-    """The two pipes to the parent, moved away from the standard streams, which tools use."""
+    """The two pipes to the parent, separate from the standard streams, which tools use."""
 
     def __init__(self) -> None:
         self._inbox, self._outbox = os.dup(0), os.dup(1)
@@ -104,11 +104,11 @@ class Channel:
 # --- loading ---------------------------------------------------------------------------------
 
 
-def _loaded(functions: dict[Any, Any], target: Any, main: Any) -> list[Any]:
+def _load(functions: dict[Any, Any], target: Any, main: Any) -> list[Any]:
     try:
         if main is not None:
             load_main(*main)
-        functions[target] = found(*target)
+        functions[target] = find_function(*target)
     except BaseException as error:  # noqa: BLE001 - the edge: importing runs the tool's own module
         return ["unloadable", type(error).__name__, raised_at(error)]
     return ["loaded"]
@@ -125,9 +125,11 @@ def load_main(kind: str, name: str, arguments: list[str]) -> None:
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
 
 
-def found(pickled: bytes | None, module: str, name: str, is_tool: bool, beside: Any = ()) -> Any:
+def find_function(
+    pickled: bytes | None, module: str, name: str, is_tool: bool, folders: Any = ()
+) -> Any:
     """Return the function of a target."""
-    find_in_folders(map(tuple, beside))
+    find_in_folders(map(tuple, folders))
     if pickled is not None:
         return pickle.loads(pickled)  # noqa: S301 - from the parent
     found: Any = importlib.import_module(module)
@@ -139,7 +141,7 @@ def found(pickled: bytes | None, module: str, name: str, is_tool: bool, beside: 
 # --- calling ---------------------------------------------------------------------------------
 
 
-def _called(
+def _call(
     function: Callable[..., Any],
     begin: Callable[[], None],
     pickled: bytes,

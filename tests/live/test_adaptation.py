@@ -6,13 +6,13 @@ import pytest
 from google.genai import types
 
 from leonidas_tools.live.adaptation import Adaptation
-from leonidas_tools.live.profiles import load_profiles, named_profile
+from leonidas_tools.live.profiles import find_profile, load_profiles
 
 B, N = "BLOCKING", "NON_BLOCKING"
 
 
 def adapted(name: str) -> Adaptation:
-    return Adaptation(named_profile(name))
+    return Adaptation(find_profile(name))
 
 
 def function(name: str, behavior: str | None = None) -> types.FunctionDeclaration:

@@ -72,6 +72,25 @@ async def conversed(scenario, model, generation, *, config=None, version=None, *
     return simulator
 
 
+async def call_slow(scenario, generation, slow, event, text):
+    """Hold a conversation over two connections; the user speaks again after the event."""
+    async with LiveSimulator(scenario, generation=generation) as simulator:
+
+        async def user():
+            yield "Do it."
+            await event.wait()
+            yield text
+            await simulator.finished(2)
+
+        live = GeminiLiveProcessor(
+            ALL[generation], api_key="x", http_options=simulator.http_options()
+        )
+        async with asyncio.timeout(30):
+            async for _ in LiveToolSession(live, AdvancedToolProcessor([slow]))(user()):
+                pass
+    return simulator
+
+
 @pytest.mark.parametrize("generation", ALL)
 @pytest.mark.parametrize("config", [None, RICH], ids=["plain", "rich"])
 async def test_a_generation_opens_and_calls(generation, config):
@@ -127,21 +146,9 @@ async def test_the_turn_after_a_lost_call_is_heard(generation):
         await dropped.wait()
         return "at last"
 
-    async def user():
-        yield "Do it."
-        await dropped.wait()
-        yield "Hello?"
-        await simulator.finished(2)
-
     loop = asyncio.get_running_loop()
     scenario = Scenario(connections=[first, second])
-    async with LiveSimulator(scenario, generation=generation) as simulator:
-        live = GeminiLiveProcessor(
-            ALL[generation], api_key="x", http_options=simulator.http_options()
-        )
-        async with asyncio.timeout(30):
-            async for _ in LiveToolSession(live, AdvancedToolProcessor([slow]))(user()):
-                pass
+    simulator = await call_slow(scenario, generation, slow, dropped, "Hello?")
     assert [outcome.status for outcome in simulator.outcomes] == ["played", "played"]
 
 
@@ -167,19 +174,7 @@ async def test_a_lost_call_made_again_gets_its_result():
         await lost.wait()
         return "at last"
 
-    async def user():
-        yield "Do it."
-        await began.wait()
-        yield "It runs."
-        await simulator.finished(2)
-
     loop, began = asyncio.get_running_loop(), asyncio.Event()
     scenario = Scenario(connections=[first, second])
-    async with LiveSimulator(scenario, generation="3.8-live") as simulator:
-        live = GeminiLiveProcessor(
-            ALL["3.8-live"], api_key="x", http_options=simulator.http_options()
-        )
-        async with asyncio.timeout(30):
-            async for _ in LiveToolSession(live, AdvancedToolProcessor([slow]))(user()):
-                pass
+    await call_slow(scenario, "3.8-live", slow, began, "It runs.")
     assert [(each.id, each.response["result"]) for each in answers] == [("again", "at last")]

@@ -15,7 +15,7 @@ from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.input_buffer import InputBuffer
-from leonidas_tools.live.profiles import named_profile
+from leonidas_tools.live.profiles import find_profile
 from leonidas_tools.live.server_messages import ServerMessageHandler
 from leonidas_tools.live.session_setup import FixedTools
 from leonidas_tools.live.state import LiveState
@@ -253,7 +253,7 @@ def number_in(part):
 
 
 def new_state():
-    profile = named_profile("2.5-native-audio")
+    profile = find_profile("2.5-native-audio")
     return LiveState(
         profile=profile,
         adaptation=Adaptation(profile),

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.live.profiles import ModelProfile, load_profiles, named_profile, profile_for
+from leonidas_tools.live.profiles import ModelProfile, find_profile, load_profiles, profile_for
 from leonidas_tools.simulator.generations import quirks_of
 from leonidas_tools.tools.metadata import ToolBehavior
 
@@ -91,7 +91,7 @@ def test_the_generations_differ_in_what_decides_a_call():
     ],
 )
 def test_the_simulated_servers_were_read_out_of_the_sources_alike(name, generation):
-    profile, quirks = named_profile(name), quirks_of(generation)
+    profile, quirks = find_profile(name), quirks_of(generation)
     declared = {each.value for each in profile.behaviors} if profile.behavior_field else set()
 
     assert declared <= quirks.behaviors
@@ -111,7 +111,7 @@ def test_the_simulated_servers_were_read_out_of_the_sources_alike(name, generati
 
 
 def test_of_an_unknown_model_nothing_is_expected():
-    unknown = named_profile("unknown")
+    unknown = find_profile("unknown")
 
     taken = (
         unknown.behavior_field,
@@ -124,7 +124,7 @@ def test_of_an_unknown_model_nothing_is_expected():
 
 
 def test_a_profile_that_is_like_another_keeps_the_sources_of_what_it_does_not_change():
-    base, vertex = named_profile("3.8-live"), named_profile("vertex-3.8")
+    base, vertex = find_profile("3.8-live"), find_profile("vertex-3.8")
 
     assert vertex.sources["behaviors"] == base.sources["behaviors"]
     assert "Vertex" in vertex.sources["will_continue"]
@@ -137,7 +137,7 @@ def test_profiles_of_a_file_come_first(tmp_path):
     profiles = load_profiles(path)
 
     mine = profile_for("models/my-tuned-7", profiles=profiles)
-    expected = named_profile("3.8-live").model_dump() | {
+    expected = find_profile("3.8-live").model_dump() | {
         "name": "mine",
         "models": ("my-tuned-*",),
         "client_content": False,
@@ -193,7 +193,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 def test_an_unknown_name_is_answered_with_the_closest():
     with pytest.raises(ConfigurationError, match=r"no profile '3\.8'; did you mean '3\.8-live'"):
-        named_profile("3.8")
+        find_profile("3.8")
 
 
 def test_a_profile_never_changes():

@@ -6,7 +6,7 @@ from leonidas_tools.mcp.transport.reasons import with_place
 from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import MCPServerSettings
-from leonidas_tools.settings.shown import shown
+from leonidas_tools.settings.shown import to_display
 
 SECRETS = [
     ("https://mcp.example/s/{}/mcp", "MGQ2ZjYtNzE"),
@@ -23,7 +23,7 @@ SECRETS = [
 def test_a_secret_in_an_address_is_shown_nowhere(pattern, secret):
     url = pattern.format(secret)
     settings = MCPServerSettings(url=url)
-    told = str(shown(load({"mcp_servers": {"x": {"url": url}}})))
+    told = str(to_display(load({"mcp_servers": {"x": {"url": url}}})))
     assert secret not in told
     assert "mcp.example" in told
     reason = with_place("it does not answer", url)
@@ -34,4 +34,4 @@ def test_a_secret_in_an_address_is_shown_nowhere(pattern, secret):
 
 @pytest.mark.parametrize("url", ["https://host/mcp", "http://host:80/api/v1/mcp/", "http://h/sse"])
 def test_what_is_the_same_everywhere_is_shown(url):
-    assert shown(load({"mcp_servers": {"x": {"url": url}}}))["mcp_servers"]["x"]["url"] == url
+    assert to_display(load({"mcp_servers": {"x": {"url": url}}}))["mcp_servers"]["x"]["url"] == url

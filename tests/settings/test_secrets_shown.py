@@ -12,7 +12,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.settings.check import check_against
 from leonidas_tools.settings.json_schema import settings_schema
 from leonidas_tools.settings.load import load
-from leonidas_tools.settings.shown import differences, shown
+from leonidas_tools.settings.shown import differences, to_display
 from leonidas_tools.settings.watch import WatchedSettings
 from tests.console.served import Served
 
@@ -98,9 +98,9 @@ def test_no_view_shows_a_secret(written):
     for path in PATHS:
         try:
             settings = load(settings_with(path, written))
-            views = [repr(settings), str(settings), json.dumps(shown(settings))]
+            views = [repr(settings), str(settings), json.dumps(to_display(settings))]
             views += [repr(each) for each in settings.mcp_servers.values()]
-            views += [json.dumps(shown(settings, "k")), *differences(load({}), settings)]
+            views += [json.dumps(to_display(settings, "k")), *differences(load({}), settings)]
             views += [settings.masked(str(each)) for each in check_against(settings, {})]
             valid += 1
         except ConfigurationError as error:

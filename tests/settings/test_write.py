@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import ToolConfiguration
-from leonidas_tools.settings.write import changed, delete_key, set_key, update_file
+from leonidas_tools.settings.write import apply_changes, delete_key, set_key, update_file
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority
 
 TEXT = """\
@@ -320,7 +320,7 @@ def test_any_value_anywhere_leaves_every_other_line_and_comment(keys, value):
     edited = set_key(TEXT, path, value)
     assert [line for line in edited.splitlines() if line in TEXT.splitlines()] == TEXT.splitlines()
     before, after = _data(TEXT), _data(edited)
-    assert after == changed(before, {"tools": _nested(path[1:], value)})
+    assert after == apply_changes(before, {"tools": _nested(path[1:], value)})
     assert _data(delete_key(edited, path[:3]))["tools"]["d"] == before["tools"]["d"]
 
 

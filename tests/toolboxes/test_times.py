@@ -9,9 +9,9 @@ import pytest
 
 from leonidas_tools.toolboxes.reminders.repeats import (
     WrongRuleError,
-    checked_rule,
     first_of,
     next_of,
+    normalize_rule,
 )
 from leonidas_tools.toolboxes.reminders.when import PastTimeError, UnreadableTimeError, read_time
 
@@ -150,7 +150,7 @@ RULES = [
 
 @pytest.mark.parametrize(("rule", "start", "want"), RULES)
 def test_a_rule_keeps_the_time_of_day_and_counts_hours_as_they_pass(rule, start, want):
-    assert series(checked_rule(rule), start, 3)[: len(want)] == want
+    assert series(normalize_rule(rule), start, 3)[: len(want)] == want
 
 
 WRONG_RULES = [
@@ -180,7 +180,7 @@ WRONG_RULES = [
 @pytest.mark.parametrize("rule", WRONG_RULES)
 def test_a_rule_that_is_wrong_is_refused(rule):
     with pytest.raises(WrongRuleError):
-        checked_rule(rule)
+        normalize_rule(rule)
 
 
 NEVER = [
@@ -194,7 +194,7 @@ NEVER = [
 @pytest.mark.parametrize("rule", NEVER)
 def test_a_rule_that_never_comes_true_is_refused_and_holds_nothing_up(rule):
     with pytest.raises(WrongRuleError):
-        first_of(checked_rule(rule), WEDNESDAY, LISBON)
+        first_of(normalize_rule(rule), WEDNESDAY, LISBON)
 
 
 AT_NIGHT = [

@@ -21,7 +21,7 @@ from leonidas_tools.agent.models.model import (
     Restart,
 )
 from leonidas_tools.errors import ModelError
-from leonidas_tools.results.texts import shortened
+from leonidas_tools.results.texts import shorten
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -183,7 +183,7 @@ class _Clock:
 def _mask_error(error: ModelError, secrets: KnownSecrets) -> ModelError:
     """Return the error with secrets masked, and without its cause, which may have secrets."""
     text = secrets.text(str(error))
-    cut = shortened(text, _MAX_MESSAGE_LENGTH)
+    cut = shorten(text, _MAX_MESSAGE_LENGTH)
     return ModelError(
         cut,
         reason=error.reason,

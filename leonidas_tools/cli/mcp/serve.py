@@ -89,10 +89,10 @@ class ListenAddress(NamedTuple):
 
 
 def _over_stdio(config: Path, patterns: list[str]) -> None:
-    from leonidas_tools.mcp_server.stdio import claimed_pipes
+    from leonidas_tools.mcp_server.stdio import claim_pipes
 
     # Before the settings are loaded: output of their modules is no message of the protocol.
-    with claimed_pipes() as pipes:
+    with claim_pipes() as pipes:
         from leonidas_tools import ToolRuntime
         from leonidas_tools.mcp_server import serve_stdio
 

@@ -32,7 +32,7 @@ logger = visible_logger(__name__)
 _BYTES_PER_SAMPLE = 2
 _HERTZ = 24_000
 _MIN_HERTZ, _MAX_HERTZ = 8_000, 192_000
-"""Limits of the rates that are changed; at 1 Hz, every sample would become a part of its own."""
+"""Limits of the rates that are changed; at 1 Hz, each sample would become a separate part."""
 _MAX_HERTZ_DIGITS = 6
 _BURST = 16
 _MICROPHONE = "realtime"
@@ -185,19 +185,19 @@ class Output:
             if number % _BURST == 0:
                 await asyncio.sleep(0)  # one part may have minutes of audio
             self._changed.clear()
-            held_seconds = self._held_seconds()
+            held_seconds = self._hold_seconds()
             item = self._queue.next(held=held_seconds > 0)
             if item is None:
                 await self._changes_within(held_seconds if self._queue.has_sound else None)
                 continue
-            for part in self._handed_on(item):
+            for part in self._process_item(item):
                 yield part
             if isinstance(item, Mark) and item.part is None:
                 if item.failure is not None:
                     raise item.failure
                 return
 
-    def _handed_on(self, item: Sound | Mark | ProcessorPart) -> list[ProcessorPart]:
+    def _process_item(self, item: Sound | Mark | ProcessorPart) -> list[ProcessorPart]:
         if isinstance(item, Sound):
             return self._heard(item)
         if isinstance(item, Mark):
@@ -244,7 +244,7 @@ class Output:
         )
         if voice is not None:
             data = voice.feed(data, rate=rate, volume=volume)
-        return [*before, *self._given(sound.part, data)]
+        return [*before, *self._build_parts(sound.part, data)]
 
     def _voice_for(self, hertz: int, volume: float) -> tuple[list[ProcessorPart], Voice | None]:
         """Return the rest of the previous voice's audio, and the voice for this audio."""
@@ -271,9 +271,9 @@ class Output:
         """Return the audio that the voice still holds."""
         if self._voice is None or self._last_sound is None:
             return []
-        return self._given(self._last_sound, self._voice.flush(), tail=True)
+        return self._build_parts(self._last_sound, self._voice.flush(), tail=True)
 
-    def _given(
+    def _build_parts(
         self, like: ProcessorPart, data: bytes | memoryview, *, tail: bool = False
     ) -> list[ProcessorPart]:
         """Return a part with this audio, or the original part if the audio is unchanged."""
@@ -286,7 +286,7 @@ class Output:
             return [like]
         return [_sound_part(like, bytes(data), metadata=not tail)]
 
-    def _held_seconds(self) -> float:
+    def _hold_seconds(self) -> float:
         """Return how many seconds to hold the audio."""
         ahead = self._played_until - self._loop.time() - _LEAD_SECONDS if self._paced else 0.0
         return max(self._speech.paused_seconds, ahead if ahead > _MIN_WAIT_SECONDS else 0.0)

@@ -66,7 +66,7 @@ class Callback:
 
     def expect(self, authorization_url: str) -> None:
         """Record the state that the redirect must contain."""
-        self._state = _one(parse_qs(urlsplit(authorization_url).query), "state") or ""
+        self._state = _get_single(parse_qs(urlsplit(authorization_url).query), "state") or ""
 
     async def result(self, timeout_seconds: float) -> AuthorizationCodeResult:
         """Wait for the redirect, and return its authorization code.
@@ -121,28 +121,25 @@ class Callback:
         assert self._result is not None
         parts = urlsplit(target)
         query = parse_qs(parts.query)
-        state = _one(query, "state") or ""
+        state = _get_single(query, "state") or ""
         is_repeated = any(len(values) > 1 for values in query.values())  # RFC 6749 allows none
-        is_ours = parts.path == _PATH and self._state and _same(state, self._state)
+        is_same = secrets.compare_digest(state.encode(), self._state.encode())
+        is_ours = parts.path == _PATH and self._state and is_same
         if is_repeated or not is_ours:
             return "400 Bad Request", "This is not part of a login in progress."
         if self._result.done():
             return "200 OK", "This login has ended already."
-        code, error = _one(query, "code"), _one(query, "error")
+        code, error = _get_single(query, "code"), _get_single(query, "error")
         if code is None or error is not None:
             why = (error or "no code was given")[:_SHOWN_CHARACTERS]
             self._result.set_exception(LoginError(f"the login was refused: {why!a}"))
             return "200 OK", "The login was refused. You can close this window."
         self._result.set_result(
-            AuthorizationCodeResult(code=code, state=state, iss=_one(query, "iss"))
+            AuthorizationCodeResult(code=code, state=state, iss=_get_single(query, "iss"))
         )
         return "200 OK", "You are logged in. You can close this window."
 
 
-def _one(query: dict[str, list[str]], name: str) -> str | None:
+def _get_single(query: dict[str, list[str]], name: str) -> str | None:
     values = query.get(name)
     return values[0] if values else None
-
-
-def _same(one: str, other: str) -> bool:
-    return secrets.compare_digest(one.encode(), other.encode())

@@ -43,10 +43,9 @@ def to_result(answer: CallToolResult) -> ToolResult:
     if not rest:
         return ToolResult(result=text if structured is None else structured)
     media, too_long = _media(rest)
-    value = text if structured is None else _without_data(structured, _data(rest))
-    return ToolResult(
-        result=_with_resources(value, _resources(rest)), media=media, message=too_long
-    )
+    value = text if structured is None else _remove_data(structured, _data(rest))
+    resources = [_resource(each) for each in rest if each.type in {"resource_link", "resource"}]
+    return ToolResult(result=_add_resources(value, resources), media=media, message=too_long)
 
 
 def _text(content: Iterable[ContentBlock]) -> str | None:
@@ -57,33 +56,29 @@ def _text(content: Iterable[ContentBlock]) -> str | None:
 def _data(content: Iterable[ContentBlock]) -> frozenset[str]:
     """Return the encoded data of images, audio and embedded resources."""
     blobs = (getattr(getattr(block, "resource", None), "blob", None) for block in content)
-    return frozenset([data for _, data in _encoded(content)]) | frozenset(filter(None, blobs))
+    return frozenset([data for _, data in _encoded_media(content)]) | frozenset(filter(None, blobs))
 
 
-def _without_data(value: Any, data: frozenset[str]) -> Any:
+def _remove_data(value: Any, data: frozenset[str]) -> Any:
     """Return structured content without the data that it repeats from other content."""
     if not data:
         return value
     if isinstance(value, Mapping):
         return {
-            key: _without_data(each, data)
+            key: _remove_data(each, data)
             for key, each in value.items()
             if not (isinstance(each, str) and each in data)
         }
-    return [_without_data(each, data) for each in value] if isinstance(value, list) else value
+    return [_remove_data(each, data) for each in value] if isinstance(value, list) else value
 
 
-def _with_resources(value: Any, resources: list[dict[str, Any]]) -> Any:
+def _add_resources(value: Any, resources: list[dict[str, Any]]) -> Any:
     if not resources:
         return value
     if isinstance(value, Mapping):
         # If a structured result has a field of this name, the field describes the same resources.
         return {"resources": resources, **value}
     return {"resources": resources} if value is None else {"text": value, "resources": resources}
-
-
-def _resources(content: Iterable[ContentBlock]) -> list[dict[str, Any]]:
-    return [_resource(block) for block in content if block.type in {"resource_link", "resource"}]
 
 
 def _resource(block: ContentBlock) -> dict[str, Any]:
@@ -115,11 +110,11 @@ def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | No
     shown: list[Media] = []
     left_out: list[MessageText] = []
     room = MAX_MEDIA_BYTES
-    for mime_type, data in _encoded(content):
+    for mime_type, data in _encoded_media(content):
         if len(data) * 3 // 4 > room:  # decoding it would block the event loop
             left_out.append(say("mcp_media_size", type=mime_type, bytes=f"{len(data) * 3 // 4:,}"))
             continue
-        shown.append(_decoded(mime_type, data))
+        shown.append(_decode_media(mime_type, data))
         room -= len(shown[-1].data)
     if not left_out:
         return tuple(shown), None
@@ -127,7 +122,7 @@ def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | No
     return tuple(shown), say("mcp_media_too_large", media=media, bytes=f"{MAX_MEDIA_BYTES:,}")
 
 
-def _encoded(content: Iterable[ContentBlock]) -> Iterator[tuple[str, str]]:
+def _encoded_media(content: Iterable[ContentBlock]) -> Iterator[tuple[str, str]]:
     for block in content:
         if block.type in {"image", "audio"}:
             yield block.mime_type, block.data
@@ -136,7 +131,7 @@ def _encoded(content: Iterable[ContentBlock]) -> Iterator[tuple[str, str]]:
             yield resource.mime_type, resource.blob
 
 
-def _decoded(mime_type: str, data: str) -> Media:
+def _decode_media(mime_type: str, data: str) -> Media:
     try:
         return Media(mime_type=mime_type, data=base64.b64decode(data, validate=True))
     except binascii.Error as error:

@@ -40,7 +40,7 @@ _UNANSWERED = frozenset({mcp_types.CONNECTION_CLOSED, SESSION_GONE, *UNSENT, *UN
 _ENDED = frozenset({"completed", "failed", "cancelled"})
 
 
-def called_as_tasks(
+def find_task_tools(
     tools: Iterable[mcp_types.Tool], capabilities: mcp_types.ServerCapabilities
 ) -> frozenset[str]:
     """Return the names of the tools that can be called only as tasks."""
@@ -63,7 +63,7 @@ class TaskState(mcp_types.Result):
     poll_interval: FiniteFloat | None = None
 
 
-class _Begun(mcp_types.CallToolResult):
+class _CallResponse(mcp_types.CallToolResult):
     """The response to a call: the result, or the task that will return it."""
 
     task: TaskState | None = None
@@ -142,9 +142,9 @@ class ToolTask:
         try:
             while True:
                 state = state or await self._state(client)
-                await self._tell(state, on_progress)
+                await self._report_progress(state, on_progress)
                 if state.status in _ENDED:
-                    return await self._ended(request, state)
+                    return await self._final_result(request, state)
                 result = await request.wait(state)
                 if result is not None:
                     return result
@@ -152,7 +152,7 @@ class ToolTask:
         finally:
             request.end()
 
-    async def _begin(self, client: Client) -> _Begun:
+    async def _begin(self, client: Client) -> _CallResponse:
         """Start the task; if the caller is cancelled meanwhile, record the id of a started task."""
         params = mcp_types.CallToolRequestParams(
             name=self._call.tool,
@@ -161,7 +161,7 @@ class ToolTask:
             _meta={"progress_token": self._token},
         )
         sending = asyncio.create_task(
-            client.session.send_request(mcp_types.CallToolRequest(params=params), _Begun)
+            client.session.send_request(mcp_types.CallToolRequest(params=params), _CallResponse)
         )
         try:
             begun = await asyncio.shield(sending)
@@ -187,7 +187,9 @@ class ToolTask:
                 self._server, self._call.tool, self._redact(error.message), once=self._call.once
             ) from error
 
-    async def _ended(self, request: _ResultRequest, state: TaskState) -> mcp_types.CallToolResult:
+    async def _final_result(
+        self, request: _ResultRequest, state: TaskState
+    ) -> mcp_types.CallToolResult:
         if state.status == "cancelled":
             why = self._redact(state.status_message or "")
             raise errors.task_cancelled(self._server, self._call.tool, why, once=self._call.once)
@@ -201,7 +203,7 @@ class ToolTask:
         failed = state.status == "failed"
         return result.model_copy(update={"is_error": True}) if failed else result
 
-    async def _tell(self, state: TaskState, on_progress: OnProgress) -> None:
+    async def _report_progress(self, state: TaskState, on_progress: OnProgress) -> None:
         said, self._said = self._said, state.status_message
         if state.status not in _ENDED and state.status_message not in (None, said):
             await on_progress(None, None, state.status_message)
@@ -270,10 +272,12 @@ class _ResultRequest:
             self._request = asyncio.create_task(
                 self._client.session.send_request(request, mcp_types.CallToolResult)
             )
-            self._request.add_done_callback(_taken)  # an early request may have no reader
+            self._request.add_done_callback(
+                _retrieve_exception
+            )  # an early request may have no reader
         return self._request
 
 
-def _taken(request: asyncio.Task[mcp_types.CallToolResult]) -> None:
+def _retrieve_exception(request: asyncio.Task[mcp_types.CallToolResult]) -> None:
     if not request.cancelled():
         request.exception()

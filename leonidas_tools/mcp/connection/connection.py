@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError, ToolError
 from leonidas_tools.mcp.calls import errors
-from leonidas_tools.mcp.calls.tool_task import TaskReports, ToolTask, called_as_tasks
+from leonidas_tools.mcp.calls.tool_task import TaskReports, ToolTask, find_task_tools
 from leonidas_tools.mcp.connection.health import HealthCheck
 from leonidas_tools.mcp.connection.reconnect import delay_seconds
 from leonidas_tools.mcp.features import ClientFeatures
@@ -192,7 +192,7 @@ class MCPConnection:
             ConfigurationError: The pages never end.
         """
         listing = await list_tools(self._client, self._lenient, self._outputs)
-        self._as_tasks = called_as_tasks(listing.tools, self._client.server_capabilities)
+        self._as_tasks = find_task_tools(listing.tools, self._client.server_capabilities)
         offered = self._resource_tools.tools(self._client.server_capabilities)
         return replace(listing, tools=[*listing.tools, *offered])
 
@@ -214,9 +214,9 @@ class MCPConnection:
             ToolError: The server refused the call, or the connection was lost during it.
         """
         task = task or self.task_for(call)
-        unusable = self._unusable
+        unusable = self._unusable_reason
         if unusable is not None:
-            raise self._not_reached(unusable, call, task)
+            raise self._unreached_error(unusable, call, task)
         ended = asyncio.get_running_loop().create_future()
         self._calls.add(ended)
         try:
@@ -292,12 +292,12 @@ class MCPConnection:
                 name, settings, self._redact, on_lost=self.lose, on_bytes=heard
             )
             return self._stdio.streams()
-        on_failure = self.lose if settings.transport == "sse" else self._suspect
+        on_failure = self.lose if settings.transport == "sse" else self._check_server
         return HTTPServer(
             name, settings, on_failure, on_bytes=heard, on_secret=self._redact.learn
         ).streams()
 
-    def _suspect(self, failure: str) -> None:
+    def _check_server(self, failure: str) -> None:
         """List the tools after a failed request: that shows whether the server is still there."""
         logger.debug("MCP server %r: %s", self._name, failure)
         self._changes.set()
@@ -329,7 +329,7 @@ class MCPConnection:
             except MCPError as error:
                 if error.code == mcp_types.METHOD_NOT_FOUND:
                     return
-            self._suspect("the stream of changes has ended")  # so changes may be missed
+            self._check_server("the stream of changes has ended")  # so changes may be missed
             await asyncio.sleep(delay_seconds(attempt))
 
     async def _watch_health(self) -> None:
@@ -337,7 +337,7 @@ class MCPConnection:
         self.lose(say("mcp_no_ping", seconds=f"{self.limit_seconds:g}"))
 
     @property
-    def _unusable(self) -> str | None:
+    def _unusable_reason(self) -> str | None:
         """Return why no call can be made; `None` if calls can be made."""
         if self.lost is not None:
             return self._redact(self.lost)
@@ -364,19 +364,19 @@ class MCPConnection:
             return errors.malformed_answer(self._name, call.tool, once=call.once)
         if error.code == SESSION_GONE:
             self.lose(say("mcp_session_gone"))
-            return self._not_reached(say("mcp_session_gone"), call, task)
+            return self._unreached_error(say("mcp_session_gone"), call, task)
         if error.code in UNSENT:
-            return self._not_reached(error.message, call, task)
+            return self._unreached_error(error.message, call, task)
         # Over HTTP, one request may be cut off while the others continue.
         cut_off = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED
-        unusable = self._unusable
+        unusable = self._unusable_reason
         if unusable is None and not cut_off:
             return ToolError(self._redact(error.message), reason_code="mcp_error")
-        self._suspect(error.message)
+        self._check_server(error.message)
         reason = unusable or self._redact(error.message)
         return errors.server_lost(self._name, reason, once=call.once)
 
-    def _not_reached(self, reason: str, call: ServerCall, task: ToolTask | None) -> ToolError:
+    def _unreached_error(self, reason: str, call: ServerCall, task: ToolTask | None) -> ToolError:
         """Return the error of a request that did not reach the server."""
         if task is not None and task.id is not None:  # the task itself was started before
             return errors.server_lost(self._name, reason, once=call.once)

@@ -73,13 +73,13 @@ class Elicitation:
                     "Declined an elicitation of the MCP server %r: %s", self._server, error
                 )
             return mcp_types.ElicitResult(action="decline")
-        return _answered(*await call.ask(inquiry), has_content=params.mode == "form")
+        return _build_result(*await call.ask(inquiry), has_content=params.mode == "form")
 
     def _inquiry(self, params: mcp_types.ElicitRequestParams) -> Inquiry:
         if isinstance(params, mcp_types.ElicitRequestURLParams):
-            return self._about_page(params)
+            return self._page_inquiry(params)
         message = self._message(params)
-        schema = schema_without(self._secrets, _bounded(params.requested_schema))
+        schema = schema_without(self._secrets, _close_schema(params.requested_schema))
         if self._secrets(schema) != schema:
             raise UnaskableError("its requested schema contains a secret of its settings")
         fields = properties_of(schema)
@@ -93,10 +93,10 @@ class Elicitation:
             details={"server": self._server, "message": clean(message)},
             answered=asyncio.get_running_loop().create_future(),
             schema=schema if fields else None,
-            validate=_by_title(fields, validator),
+            validate=_accept_titles(fields, validator),
         )
 
-    def _about_page(self, params: mcp_types.ElicitRequestURLParams) -> Inquiry:
+    def _page_inquiry(self, params: mcp_types.ElicitRequestURLParams) -> Inquiry:
         try:
             parts = urlsplit(params.url)
         except ValueError as error:
@@ -122,7 +122,7 @@ class Elicitation:
         return self._secrets.text(params.message)[:_MAX_MESSAGE_LENGTH]
 
 
-def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_types.ElicitResult:
+def _build_result(decision: Decision, why_not: str, *, has_content: bool) -> mcp_types.ElicitResult:
     if decision.answer is not Answer.DENY:
         content = dict(decision.arguments or {}) if has_content else None
         return mcp_types.ElicitResult(action="accept", content=content)
@@ -130,7 +130,7 @@ def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_typ
     return mcp_types.ElicitResult(action="decline" if said_no else "cancel")
 
 
-def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an answer without other properties; raise an error if it is too long."""
     if len(json.dumps(schema)) > _MAX_SCHEMA_LENGTH:
         raise UnaskableError("its requested schema is too long")
@@ -138,7 +138,7 @@ def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**asked, "additionalProperties": False}
 
 
-def _by_title(
+def _accept_titles(
     fields: Mapping[str, Any], validate: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     """Accept the title of an option instead of its value: a user says "Red", not "r"."""
@@ -147,14 +147,14 @@ def _by_title(
         for name, schema in fields.items()
     }
 
-    def meant(name: str, value: Any) -> Any:
+    def resolve(name: str, value: Any) -> Any:
         options = chosen.get(name)
         if not options:
             return value
         if isinstance(value, list):
-            return [meant(name, each) for each in value]
+            return [resolve(name, each) for each in value]
         if not isinstance(value, str) or value in options.values():
             return value
         return options.get(value.strip().casefold(), value)
 
-    return lambda answers: validate({name: meant(name, each) for name, each in answers.items()})
+    return lambda answers: validate({name: resolve(name, each) for name, each in answers.items()})

@@ -39,7 +39,7 @@ _MAX_DESCRIPTION_LENGTH = 300
 class ResourceTools:
     """Tools that list and read the resources and prompts of a server, if the settings enable them.
 
-    They are listed beside the server's own tools, with the server's name or prefix in their names.
+    They are listed with the server's own tools; their names contain its name or prefix.
     """
 
     def __init__(self, server: str, settings: MCPServerSettings) -> None:
@@ -53,7 +53,7 @@ class ResourceTools:
             found += _resource_tools(self._server)
         if self.settings.prompts and capabilities.prompts is not None:
             found += _prompt_tools(self._server)
-        return [tool.model_copy(update={"name": self._before + tool.name}) for tool in found]
+        return [tool.model_copy(update={"name": self._name_prefix + tool.name}) for tool in found]
 
     def request(
         self, client: Client, tool: str, arguments: Mapping[str, Any]
@@ -63,18 +63,18 @@ class ResourceTools:
         return None if answer is None else _run(partial(answer, client, arguments))
 
     @property
-    def _before(self) -> str:
+    def _name_prefix(self) -> str:
         # A prefix in the settings is added to every tool.
         return "" if self.settings.prefix else self._server + _SEPARATOR
 
     def _answers(self) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
         if self.settings.resources:
-            answers[self._before + _LIST_RESOURCES] = _listed_resources
-            answers[self._before + _READ_RESOURCE] = _read_resource
+            answers[self._name_prefix + _LIST_RESOURCES] = _list_resources
+            answers[self._name_prefix + _READ_RESOURCE] = _read_resource
         if self.settings.prompts:
-            answers[self._before + _LIST_PROMPTS] = _listed_prompts
-            answers[self._before + _GET_PROMPT] = _got_prompt
+            answers[self._name_prefix + _LIST_PROMPTS] = _list_prompts
+            answers[self._name_prefix + _GET_PROMPT] = _get_prompt
         return answers
 
 
@@ -111,9 +111,7 @@ def _resource_tools(name: str) -> list[mcp_types.Tool]:
     ]
 
 
-async def _listed_resources(
-    client: Client, arguments: Mapping[str, Any]
-) -> mcp_types.CallToolResult:
+async def _list_resources(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
     """Return a page of the resources; the first page also contains the templates."""
     cursor = arguments.get("cursor")
     page = await client.list_resources(cursor=cursor)
@@ -151,7 +149,7 @@ async def _templates(client: Client) -> list[dict[str, Any]]:
         if error.code == mcp_types.METHOD_NOT_FOUND:
             return []
         raise
-    return _shown(page.resource_templates, _SHOWN_OF_RESOURCES)
+    return _select_fields(page.resource_templates, _SHOWN_OF_RESOURCES)
 
 
 def _prompt_tools(name: str) -> list[mcp_types.Tool]:
@@ -183,13 +181,13 @@ def _prompt_tools(name: str) -> list[mcp_types.Tool]:
     ]
 
 
-async def _listed_prompts(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+async def _list_prompts(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
     """Return a page of the prompts."""
     page = await client.list_prompts(cursor=arguments.get("cursor"))
     return _page_of("prompts", page.prompts, page, _SHOWN_OF_PROMPTS)
 
 
-async def _got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+async def _get_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
     """Return the messages of a prompt in order, with images, audio and resources as content."""
     name = str(arguments["name"])
     try:
@@ -208,10 +206,10 @@ async def _got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types
             ) from error
         raise
     said = {"messages": [_message_of_prompt(each) for each in prompt.messages]}
-    beside: list[mcp_types.ContentBlock] = [
+    content: list[mcp_types.ContentBlock] = [
         each.content for each in prompt.messages if each.content.type != "text"
     ]
-    return mcp_types.CallToolResult(content=beside, structured_content=said)
+    return mcp_types.CallToolResult(content=content, structured_content=said)
 
 
 def _message_of_prompt(message: mcp_types.PromptMessage) -> dict[str, str]:
@@ -247,7 +245,7 @@ def _page_of(
     **more: Any,
 ) -> mcp_types.CallToolResult:
     """Return one page of the list, and the cursor of the next one."""
-    said: dict[str, Any] = {kind: _shown(things, fields), **more}
+    said: dict[str, Any] = {kind: _select_fields(things, fields), **more}
     if page.next_cursor is not None:
         said["next_cursor"] = page.next_cursor
     left_out = len(things) - _MAX_LISTED
@@ -256,7 +254,7 @@ def _page_of(
     return mcp_types.CallToolResult(content=[], structured_content=said)
 
 
-def _shown(things: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]]:
+def _select_fields(things: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]]:
     """Return the fields that the model needs, for the first 100 items, with short descriptions."""
     said = [
         each.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)

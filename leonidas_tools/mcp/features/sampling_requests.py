@@ -88,7 +88,7 @@ class SamplingRequests:
     ) -> mcp_types.CreateMessageResult | mcp_types.ErrorData:
         """Return the answer of the model, or an error with the reason for a refusal."""
         try:
-            return await self._answered(params, context.meta)
+            return await self._sample(params, context.meta)
         except RefusedError as error:
             if self._warnings.admits(_MAX_WARNINGS_PER_MINUTE, monotonic()):
                 logger.warning(
@@ -96,7 +96,7 @@ class SamplingRequests:
                 )
             return mcp_types.ErrorData(code=error.code, message=str(error))
 
-    async def _answered(
+    async def _sample(
         self, params: mcp_types.CreateMessageRequestParams, meta: RequestParamsMeta | None
     ) -> mcp_types.CreateMessageResult:
         request = self._request(params)

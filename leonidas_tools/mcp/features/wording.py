@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.approvals.choices import options_of, properties_of
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.redaction.visible import one_line
-from leonidas_tools.results.texts import AS_IT_IS, shortened
+from leonidas_tools.results.texts import AS_IT_IS, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def clean(text: str, longest: int = _MAX_MESSAGE_LENGTH) -> str:
         >>> clean("Hello\n  \x1b[31mworld")
         'Hello world'
     """
-    return shortened(one_line(text[: 4 * longest]), longest)
+    return shorten(one_line(text[: 4 * longest]), longest)
 
 
 def _field(name: str, schema: Any, whole: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from leonidas_tools.mcp.trust.quarantine import ListingReport, warn_of_few
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.schemas import schema_without
 from leonidas_tools.redaction.visible import hides, revealed, visible_logger, without_unseen
-from leonidas_tools.results.texts import say, shortened
+from leonidas_tools.results.texts import say, shorten
 from leonidas_tools.settings.problem import Finding
 from leonidas_tools.tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
 
@@ -37,7 +37,7 @@ _SLICE = 64
 _MAX_DESCRIPTION_LENGTH = 65_536
 """Most characters of a description that are used: a description is scanned several times."""
 _MAX_SECONDS = 5.0
-"""Most seconds of CPU time for the definitions of a listing, beside those for each tool."""
+"""Most seconds of CPU time for the definitions of a listing, in addition to those for each tool."""
 _SECONDS_EACH = 0.002
 """Seconds of CPU time for each tool: most take a quarter of it, and more on a busy machine."""
 AnyTool: TypeAlias = Tool[..., Any]
@@ -94,12 +94,12 @@ class DefinitionReader:
         """Return the tools that can be used; the others are skipped with a warning."""
         while True:
             self._read_for = settings = self.settings
-            tools_listed, telling = await self._without_secrets(listing.tools)
+            tools_listed, telling = await self._drop_secret_names(listing.tools)
             listed, twice = _by_name(tools_listed)
-            used, too_many = _used(settings, listed)
+            used, too_many = _select_tools(settings, listed)
             refused = {self._secrets.text(name): why for name, why in listing.refused.items()}
             named = [*listed, *refused]
-            said, pins, report = await self._pinned(settings, named, used)
+            said, pins, report = await self._check_pins(settings, named, used)
             report.findings += check_server(self._server, settings, named)
             report.left_out |= {
                 name: self._secrets.text(why)
@@ -114,7 +114,7 @@ class DefinitionReader:
                 self.report = report
                 return tools
 
-    async def _without_secrets(
+    async def _drop_secret_names(
         self, tools: Iterable[mcp_types.Tool]
     ) -> tuple[list[mcp_types.Tool], dict[str, str]]:
         """Return the tools whose names contain no secret, and the reason for each dropped tool."""
@@ -137,7 +137,7 @@ class DefinitionReader:
         warn_of_few(self._server, new)
         self._said = warnings
 
-    async def _pinned(
+    async def _check_pins(
         self, settings: MCPServerSettings, listed: list[str], used: Mapping[str, mcp_types.Tool]
     ) -> tuple[Mapping[str, ToolDefinition], Mapping[str, Pin] | None, ListingReport]:
         """Return the definitions of the tools, their pins (`None` if unknown), and a report.
@@ -202,7 +202,7 @@ class DefinitionReader:
                     report.left_out[name] = f"reading the tools before it took {seconds:.1f} s"
                     continue
                 began = time.thread_time()
-                before = (made, self._made(made, definitions[name], report))
+                before = (made, self._build_tool(made, definitions[name], report))
                 seconds += time.thread_time() - began
                 await asyncio.sleep(0)  # compiling its schemas may have taken long
             elif before[1] is None:
@@ -211,7 +211,9 @@ class DefinitionReader:
         self._known = known
         return [tool for _, tool in known.values() if tool is not None]
 
-    def _made(self, made: _Made, said: ToolDefinition, report: ListingReport) -> AnyTool | None:
+    def _build_tool(
+        self, made: _Made, said: ToolDefinition, report: ListingReport
+    ) -> AnyTool | None:
         definition, fixed, changed, denies = made
         if changed is not None and denies:
             said = changed.trusted
@@ -288,7 +290,7 @@ def _by_name(tools: Iterable[mcp_types.Tool]) -> tuple[dict[str, mcp_types.Tool]
     return listed, [f"lists {name!r} twice; the first is used" for name in twice]
 
 
-def _used(
+def _select_tools(
     settings: MCPServerSettings, listed: Mapping[str, mcp_types.Tool]
 ) -> tuple[dict[str, mcp_types.Tool], list[str]]:
     """Return the used tools, and a warning if there are more than `max_tools`."""
@@ -305,7 +307,7 @@ def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefiniti
     return ToolDefinition(
         name=definition.name,
         description=secrets.text(
-            shortened(definition.description or definition.title or "", _MAX_DESCRIPTION_LENGTH)
+            shorten(definition.description or definition.title or "", _MAX_DESCRIPTION_LENGTH)
         ),
         input_schema=schema_without(secrets, definition.input_schema, fewer_options=True),
         effect=effect_of(definition.annotations).value,
@@ -321,7 +323,7 @@ def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:
     tool changes something on each call. `read_only_hint` overrides all other hints.
     `destructive_hint` and `open_world_hint` are ignored here, because they affect neither
     repetition nor concurrency; an explicit `destructive_hint` makes a tool ask (`policies.risky`).
-    Its default in the protocol is true, which says nothing.
+    Its default in the protocol is true, which carries no information.
 
     Effect and explicit hint are part of a tool's pin, so a server cannot evade a rule or a question
     later. `effect` in the settings overrides a hint that cannot be trusted at all.
@@ -344,21 +346,21 @@ def visible_schema(schema: Any) -> Any:
         {'properties': {'a': {'description': 'A number.'}}}
     """
     if isinstance(schema, Mapping):
-        return {_honest(key): _inside(key, value) for key, value in schema.items()}
+        return {_clean_value(key): _clean_item(key, value) for key, value in schema.items()}
     if isinstance(schema, list):
         return [visible_schema(item) for item in schema]
-    return _honest(schema)
+    return _clean_value(schema)
 
 
-def _inside(key: str, value: Any) -> Any:
+def _clean_item(key: str, value: Any) -> Any:
     if isinstance(value, str):
         if key in _TEXTS:
             return without_unseen(value)
-        return value if key == "pattern" else _honest(value)
+        return value if key == "pattern" else _clean_value(value)
     return visible_schema(value)
 
 
-def _honest(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     if isinstance(value, str) and hides(value):
         raise SchemaError(f"its schema has hidden characters in {revealed(value)!r}")
     return value

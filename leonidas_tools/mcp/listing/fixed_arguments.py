@@ -48,7 +48,7 @@ def fix(
         raise ConfigurationError(
             f"the tool does not accept the fixed values of {sorted(fixed)!r}, and is left out"
         )
-    return without_unused_definitions(schema), fixing.values
+    return drop_unused_definitions(schema), fixing.values
 
 
 class _ArgumentFixer:
@@ -64,7 +64,7 @@ class _ArgumentFixer:
         if not isinstance(schema, Mapping):
             return schema
         if "$ref" in schema:
-            return self._followed(schema, depth)
+            return self._resolve_reference(schema, depth)
         left = dict(schema)
         if not self._takes(left):
             return False
@@ -74,7 +74,7 @@ class _ArgumentFixer:
         lists = [key for key in _SAME_OBJECT_LISTS if isinstance(left.get(key), list)]
         return left if all(self._settle(left, key, depth) for key in lists) else False
 
-    def _followed(self, schema: Mapping[str, Any], depth: int) -> Any:
+    def _resolve_reference(self, schema: Mapping[str, Any], depth: int) -> Any:
         """Return the schema with the target of its reference merged in."""
         target = self._target(schema["$ref"])
         if target is None or depth > _MAX_REFERENCES:
@@ -158,11 +158,11 @@ class _ArgumentFixer:
         return True
 
 
-def without_unused_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
+def drop_unused_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema without its unused definitions.
 
     Example:
-        >>> without_unused_definitions({"type": "object", "$defs": {"Key": {"type": "string"}}})
+        >>> drop_unused_definitions({"type": "object", "$defs": {"Key": {"type": "string"}}})
         {'type': 'object'}
     """
     used: set[tuple[str, str]] = set()

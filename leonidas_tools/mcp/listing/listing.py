@@ -62,7 +62,7 @@ async def list_tools(client: Client, lenient: LenientTransport, outputs: OutputS
     while True:
         page = await _page(client, cursor, lenient)
         tools.extend(outputs.restore_schemas(page.tools))
-        async for more in _left(client, lenient.left, outputs):
+        async for more in _read_rest(client, lenient.left, outputs):
             tools.extend(more)
         cursor = page.next_cursor
         if cursor is None:
@@ -87,7 +87,7 @@ async def _page(
         return await client.list_tools(cursor=cursor)
 
 
-async def _left(
+async def _read_rest(
     client: Client, tools: list[Any], outputs: OutputSchemas
 ) -> AsyncIterator[list[mcp_types.Tool]]:
     """Read the tools of a page that are too many for the client library to check at once."""

@@ -24,7 +24,7 @@ def is_used(settings: MCPServerSettings, tool: str) -> bool:
         >>> [tool for tool in ("read_one", "read_all", "write") if is_used(settings, tool)]
         ['read_one']
     """
-    return (settings.include is None or _fits(settings.include, tool)) and not _fits(
+    return (settings.include is None or _matches(settings.include, tool)) and not _matches(
         settings.exclude, tool
     )
 
@@ -48,21 +48,21 @@ def _findings(key: str, settings: MCPServerSettings, listed: Collection[str]) ->
     for where, patterns in (("include", settings.include or ()), ("exclude", settings.exclude)):
         for pattern in patterns:
             if not any(fnmatchcase(tool, pattern) for tool in listed):
-                yield _unknown(f"{key}.{where}", pattern, listed)
+                yield _unknown_finding(f"{key}.{where}", pattern, listed)
     for tool in settings.tools:
         if tool not in listed:
-            yield _unknown(f"{key}.tools.{tool}", tool, listed)
+            yield _unknown_finding(f"{key}.tools.{tool}", tool, listed)
         elif not is_used(settings, tool):
             message = "the tool is not used: include it, or remove these settings"
             yield Finding(severity="warning", key=f"{key}.tools.{tool}", message=message)
 
 
-def _unknown(key: str, name: str, listed: Collection[str]) -> Finding:
+def _unknown_finding(key: str, name: str, listed: Collection[str]) -> Finding:
     suggestions = closest(name, listed, limit=1)
     hint = f"; did you mean {suggestions[0]!r}?" if suggestions else ": remove it"
     message = f"the server has no tool {name!r}{hint}"
     return Finding(severity="warning", key=key, message=message)
 
 
-def _fits(patterns: Collection[str], tool: str) -> bool:
+def _matches(patterns: Collection[str], tool: str) -> bool:
     return any(fnmatchcase(tool, pattern) for pattern in patterns)

@@ -50,25 +50,25 @@ class ResponseBounds:
         """
         self.on_bytes()
         if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            return _with(response, stream=_Events(response, self))
+            return _replace_body(response, stream=_Events(response, self))
         body = bytearray()
         async for chunk in response.aiter_bytes():
             self.on_bytes()
             body += chunk
             if len(body) > self.longest:
                 await response.aclose()
-                return _failed(response, self.too_long)
+                return _error_response(response, self.too_long)
         content = bytes(body)
         if has_too_many_values(content):
-            return _failed(response, TOO_MANY)
-        return _with(response, content=well_formed(content))
+            return _error_response(response, TOO_MANY)
+        return _replace_body(response, content=well_formed(content))
 
     def event_line(self, beginning: bytes, end: bytes, what: str) -> bytes:
         """Return a line that replaces a line of an event stream that is too long."""
         message = beginning.removeprefix(_DATA)
         answer = replacement_error(message, end, TOO_LONG, what)
         if answer is None and not is_asked(message):
-            # If a request has a stream of its own, its response needs no id.
+            # If a request has its own stream, its response needs no id.
             answer = replacement_error(b'{"id":0,', b"", TOO_LONG, what)
             self._on_stray(f"answered with {what}")
         return _DATA + (answer or b"")
@@ -152,7 +152,7 @@ def _is_odd_pause(line: bytes) -> bool:
     return not (digits.isdigit() and _FEWEST_DIGITS <= len(digits) <= _MAX_DIGITS)
 
 
-def _failed(response: httpx2.Response, what: str) -> httpx2.Response:
+def _error_response(response: httpx2.Response, what: str) -> httpx2.Response:
     error = {"code": TOO_LONG, "message": what}
     return httpx2.Response(
         httpx2.codes.BAD_GATEWAY,
@@ -161,7 +161,7 @@ def _failed(response: httpx2.Response, what: str) -> httpx2.Response:
     )
 
 
-def _with(
+def _replace_body(
     response: httpx2.Response,
     *,
     content: bytes | None = None,

@@ -13,7 +13,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from leonidas_tools.mcp.transport.unreadable import TOO_LONG
-from leonidas_tools.results.texts import shortened
+from leonidas_tools.results.texts import shorten
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,7 +36,7 @@ _MAX_ITEMS = 10_000
 microseconds, and need 5 kB of memory."""
 _TOO_MANY = f"more than {_MAX_ITEMS:,} entries"
 _MAX_UNSENT = 100
-"""Most answers to the server's requests that wait to be sent. Each waits in a task of its own, and
+"""Most answers to the server's requests that wait to be sent. Each waits in a separate task, and
 a server may send requests faster than it takes the answers."""
 _TOO_FAST = "requests faster than their answers are taken"
 _NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
@@ -66,7 +66,7 @@ class LenientTransport:
         outputs: OutputSchemas,
         without_tokens: Callable[[Any], Any],
         version: Callable[[], str],
-        cut: Callable[[str, int], str] = shortened,
+        cut: Callable[[str, int], str] = shorten,
     ) -> None:
         self.refused: dict[str, str] = {}
         """Reasons for the removal of tools from listings, by name."""
@@ -112,7 +112,7 @@ class LenientTransport:
         """Return the message without tokens; repair a response if needed."""
         if isinstance(item, Exception):
             return item
-        item = replace(item, message=self._masked(item.message))
+        item = replace(item, message=self._mask_message(item.message))
         message = item.message
         if isinstance(message, mcp_types.JSONRPCRequest | mcp_types.JSONRPCNotification):
             fault = self._fault(message)
@@ -141,7 +141,7 @@ class LenientTransport:
             return _TOO_FAST
         return _TOO_MANY if _has_too_many_items(message.params) else None
 
-    def _masked(self, message: mcp_types.JSONRPCMessage) -> mcp_types.JSONRPCMessage:
+    def _mask_message(self, message: mcp_types.JSONRPCMessage) -> mcp_types.JSONRPCMessage:
         """Return the message without tokens; the same object if there are none."""
         part = next(part for part in ("result", "error", "params") if hasattr(message, part))
         said = getattr(message, part)
@@ -159,11 +159,11 @@ class LenientTransport:
         if not isinstance(tools, list):
             return result
         if self._checks_by_tool or len(tools) > _MAX_AT_ONCE or _has_too_many_items(tools):
-            tools = await self._kept(tools, self._version())
+            tools = await self._filter_tools(tools, self._version())
         self.left = tools[_MAX_AT_ONCE:]
         return {**result, "tools": self._outputs.remove_schemas(tools[:_MAX_AT_ONCE])}
 
-    async def _kept(self, tools: list[Any], version: str) -> list[Any]:
+    async def _filter_tools(self, tools: list[Any], version: str) -> list[Any]:
         kept: list[Any] = []
         for number, tool in enumerate(tools, 1):
             if number % _SLICE == 0:
@@ -172,17 +172,17 @@ class LenientTransport:
                 self._refuse(tool, number, f"its definition has {_TOO_MANY}")
                 continue
             try:
-                kept.append(_accepted(tool, version))
+                kept.append(_repair_tool(tool, version))
             except ValidationError as error:
                 self._refuse(tool, number, _reason(error))
         return kept
 
     def _short(self, message: mcp_types.JSONRPCError) -> mcp_types.JSONRPCError:
         """Return an error with a shortened message; the same object if the message is short."""
-        told = message.error.message
-        if len(told) <= _MAX_REASON_LENGTH:
+        text = message.error.message
+        if len(text) <= _MAX_REASON_LENGTH:
             return message
-        short = self._cut(told, _MAX_REASON_LENGTH)
+        short = self._cut(text, _MAX_REASON_LENGTH)
         error = message.error.model_copy(update={"message": short})
         return message.model_copy(update={"error": error})
 
@@ -214,27 +214,27 @@ def _has_too_many_items(value: Any) -> bool:
     return False
 
 
-def _accepted(tool: Any, version: str) -> Any:
+def _repair_tool(tool: Any, version: str) -> Any:
     """Return the tool in a form that the client library accepts."""
     try:
-        return _checked(tool, version)
+        return _check_tool(tool, version)
     except ValidationError as error:
-        typed = _typed(tool)
+        typed = _set_schema_type(tool)
         if typed == tool:
             raise
         try:
-            return _checked(typed, version)
+            return _check_tool(typed, version)
         except ValidationError:
             raise error from None
 
 
-def _checked(tool: Any, version: str) -> Any:
+def _check_tool(tool: Any, version: str) -> Any:
     methods.validate_server_result("tools/list", version, {**_AROUND, "tools": [tool]})
     mcp_types.ListToolsResult.model_validate({"tools": [tool]}, by_name=False)
     return tool
 
 
-def _typed(tool: Any) -> Any:
+def _set_schema_type(tool: Any) -> Any:
     """Return the tool; set the type of a schema without a type to `object`."""
     if not isinstance(tool, dict):
         return tool

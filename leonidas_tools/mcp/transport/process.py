@@ -86,7 +86,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def start(
         cls, listener: StdioServer, longest_line: int, command: Sequence[str], **options: Any
     ) -> ServerProcess:
-        """Start a command in a process group of its own.
+        """Start a command in its own process group.
 
         Raises:
             OSError: The command cannot be started.
@@ -134,16 +134,16 @@ class ServerProcess(asyncio.SubprocessProtocol):
         try:
             if self._stdin is not None:
                 self._stdin.close()
-            await _happens(self._exited, _EXIT_SECONDS)
+            await _wait_for(self._exited, _EXIT_SECONDS)
             if self._signal(signal.SIGTERM):
-                await self._all_gone(_EXIT_SECONDS)
+                await self._wait_for_group(_EXIT_SECONDS)
         finally:
             anybody_left = self._signal(signal.SIGKILL)
             if self._transport is not None:
                 self._transport.close()
         if anybody_left:
-            await self._all_gone(_PIPE_SECONDS)
-        await _happens(self._closed, _PIPE_SECONDS)
+            await self._wait_for_group(_PIPE_SECONDS)
+        await _wait_for(self._closed, _PIPE_SECONDS)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the pipes of the started process."""
@@ -200,19 +200,19 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def _end(self, what: str) -> None:
         if not self._ended:
             self._ended = True
-            code = self._code()
+            code = self._exit_code()
             self._listener.on_end(what if code is None else self._exit_text(), code)
 
-    def _code(self) -> int | None:
+    def _exit_code(self) -> int | None:
         return None if self._transport is None else self._transport.get_returncode()
 
     def _exit_text(self) -> str:
-        code = self._code() or 0
+        code = self._exit_code() or 0
         if code >= 0:
             return f"exited with code {code}"
         return f"was ended by {signal.Signals(-code).name}"
 
-    async def _all_gone(self, seconds: float) -> None:
+    async def _wait_for_group(self, seconds: float) -> None:
         """Wait until the process group is empty, or the time is up."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -246,7 +246,7 @@ class _StdoutProtocol(asyncio.Protocol):
         self._own.connection_lost(exc)
 
 
-async def _happens(event: asyncio.Event, seconds: float) -> bool:
+async def _wait_for(event: asyncio.Event, seconds: float) -> bool:
     """Return whether the event happens in time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -309,7 +309,7 @@ class Watchdog:
         return {MARK: self._mark}
 
     def watch(self, group: int | None) -> None:
-        """Set the process group to kill; `None` if there is none any more."""
+        """Set the process group to kill; `None` once it has ended."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(f"{group or ''}\n".encode())

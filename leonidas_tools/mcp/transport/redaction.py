@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.redaction import MASK, KnownSecrets, redact_text
-from leonidas_tools.results.texts import shortened
+from leonidas_tools.results.texts import shorten
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
@@ -56,7 +56,7 @@ class ServerRedaction:
             return value
         text = json.dumps(value)  # most responses contain no token, and this is much faster
         tokens = [each for each in self._tokens if json.dumps(each)[1:-1] in text]
-        return _without(tokens, value) if tokens else value
+        return _mask_tokens(tokens, value) if tokens else value
 
     @property
     def known(self) -> KnownSecrets:
@@ -65,7 +65,7 @@ class ServerRedaction:
 
     def cut(self, text: str, longest: int) -> str:
         """Return the beginning of a text without secrets; a secret at the cut is masked too."""
-        return redact_text(shortened(self._known.text(text), longest))
+        return redact_text(shorten(self._known.text(text), longest))
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets; a text that has none keeps its message key."""
@@ -73,12 +73,14 @@ class ServerRedaction:
         return text if shown == text else shown
 
 
-def _without(tokens: list[str], value: Any) -> Any:
+def _mask_tokens(tokens: list[str], value: Any) -> Any:
     if isinstance(value, str):
         for token in tokens:
             value = value.replace(token, MASK)
     elif isinstance(value, dict):
-        return {_without(tokens, key): _without(tokens, each) for key, each in value.items()}
+        return {
+            _mask_tokens(tokens, key): _mask_tokens(tokens, each) for key, each in value.items()
+        }
     elif isinstance(value, list):
-        return [_without(tokens, each) for each in value]
+        return [_mask_tokens(tokens, each) for each in value]
     return value

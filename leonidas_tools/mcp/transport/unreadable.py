@@ -44,7 +44,7 @@ _FIRST_HALF = re.compile(rb"\\u" + _FIRST)
 _ESCAPE_BYTES = 6
 _REPLACEMENT = rb"\ufffd"
 _MAX_EXACT = 10_000
-"""Most halves that are told from escaped backslashes: a thousand take about two milliseconds."""
+"""Most halves that are checked for an escaped backslash: a thousand take about 2 ms."""
 
 
 def well_formed(message: bytes) -> bytes:
@@ -98,7 +98,7 @@ def has_too_many(message: bytes) -> bool:
         >>> has_too_many(b'{"method":"x",' + many), has_too_many(b'{"id":7,' + many)
         (True, False)
     """
-    is_answer = _answered(message[:SEARCHED_BYTES], message[-SEARCHED_BYTES:]) is not None
+    is_answer = _find_response_id(message[:SEARCHED_BYTES], message[-SEARCHED_BYTES:]) is not None
     return has_too_many_values(message, MAX_VALUES if is_answer else _MAX_IN_NEWS)
 
 
@@ -114,7 +114,7 @@ def replacement_error(beginning: bytes, end: bytes, code: int, what: str) -> byt
         >>> replacement_error(b'{"result":[', b'],"jsonrpc":"2.0","id":7}', TOO_LONG, "Too long.")
         b'{"jsonrpc": "2.0", "id": 7, "error": {"code": 41002, "message": "Too long."}}'
     """
-    answered = _answered(beginning, end)
+    answered = _find_response_id(beginning, end)
     if answered is None:
         return None
     error = {"code": code, "message": what}
@@ -131,7 +131,7 @@ def is_asked(beginning: bytes) -> bool:
     return _METHOD.match(beginning) is not None
 
 
-def _answered(beginning: bytes, end: bytes) -> int | None:
+def _find_response_id(beginning: bytes, end: bytes) -> int | None:
     """Return the id of the call that a message answers; `None` if the id is not found."""
     match = _AT_THE_BEGINNING.match(beginning) or _AT_THE_END.search(end)
     return None if match is None or is_asked(beginning) else int(match[1])

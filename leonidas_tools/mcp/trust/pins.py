@@ -1,4 +1,4 @@
-"""Pin the definitions of tools at first use, and find those that changed since.
+"""Pin the definitions of tools at first use, and find later changes.
 
 Trust on first use: the definitions that a server lists at first are trusted and stored. A tool
 whose definition changes later does not run until the user trusts it (`leonidas mcp trust`). Until
@@ -50,12 +50,12 @@ class ToolDefinition:
     @property
     def fingerprint(self) -> str:
         """Return a fingerprint that does not depend on the order of keys."""
-        canonical = json.dumps(_in_order(self.to_json()), sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(_sort_lists(self.to_json()), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def changed_from(self, other: ToolDefinition) -> list[str]:
         """Return the names of the fields that differ."""
-        before, now = _in_order(other.to_json()), _in_order(self.to_json())
+        before, now = _sort_lists(other.to_json()), _sort_lists(self.to_json())
         return [field for field in now | before if now.get(field) != before.get(field)]
 
     def to_json(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
         """
         try:
             with self._file.hold_lock():
-                pins, new = self._checked(listed)
+                pins, new = self._check(listed)
         except OSError as error:
             logger.warning(
                 "The pins of the MCP server %r cannot be stored: %s; they apply until this process "
@@ -147,7 +147,7 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
                 self._server,
                 error.strerror or error,
             )
-            pins, new = self._merged(listed, self.pinned())
+            pins, new = self._merge(listed, self.pinned())
         finally:
             self._seen = self._file.stamp
         self._known |= pins
@@ -183,16 +183,16 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
         """
         return self._read().get(self._identity, {})
 
-    def _checked(self, listed: Mapping[str, ToolDefinition]) -> tuple[dict[str, Pin], list[str]]:
+    def _check(self, listed: Mapping[str, ToolDefinition]) -> tuple[dict[str, Pin], list[str]]:
         every = self._read()
         before = every.get(self._identity, {})
-        pins, new = self._merged(listed, before)
+        pins, new = self._merge(listed, before)
         every[self._identity] = {**before, **pins}
         if every[self._identity] != before:
             self._write(every)
         return pins, new
 
-    def _merged(
+    def _merge(
         self, listed: Mapping[str, ToolDefinition], kept: Mapping[str, Pin]
     ) -> tuple[dict[str, Pin], list[str]]:
         """Merge pins; stored pins override remembered ones, as the user may have trusted some."""
@@ -244,18 +244,18 @@ def _servers(said: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 def _pin(name: str, said: Mapping[str, Any]) -> Pin:
     """Parse a pin; raise an error if the pin was modified."""
-    trusted = _described(said["trusted"])
+    trusted = _parse_definition(said["trusted"])
     if trusted.fingerprint != said["sha256"] or trusted.name != name:
         raise ValueError(f"the fingerprint of {name!r} does not match")
     waiting = said.get("waiting")
-    return Pin(trusted=trusted, waiting=None if waiting is None else _described(waiting))
+    return Pin(trusted=trusted, waiting=None if waiting is None else _parse_definition(waiting))
 
 
 def _is_as_shown(pin: Pin, fingerprint: str | None) -> bool:
     return pin.waiting is None and pin.trusted.fingerprint == fingerprint
 
 
-def _described(said: Mapping[str, Any]) -> ToolDefinition:
+def _parse_definition(said: Mapping[str, Any]) -> ToolDefinition:
     described = ToolDefinition(
         name=said["name"],
         description=said["description"],
@@ -268,15 +268,15 @@ def _described(said: Mapping[str, Any]) -> ToolDefinition:
     return described
 
 
-def _in_order(value: Any) -> Any:
+def _sort_lists(value: Any) -> Any:
     """Return a value with its unordered lists sorted: some servers shuffle them."""
     if isinstance(value, Mapping):
         return {
             key: sorted(inner, key=str)
             if key == "required" and isinstance(inner, list)
-            else _in_order(inner)
+            else _sort_lists(inner)
             for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [_in_order(inner) for inner in value]
+        return [_sort_lists(inner) for inner in value]
     return value

@@ -142,15 +142,15 @@ def diff_of(pin: Pin) -> str:
     before, now = _lines(pin.trusted), _lines(pin.waiting or pin.trusted)
     if len(before) * len(now) <= _MAX_PAIRS:
         return "\n".join(difflib.unified_diff(before, now, "trusted", "now", lineterm="", n=1))
-    head = _alike(before, now)
-    tail = _alike(before[head:][::-1], now[head:][::-1])
+    head = _count_common_lines(before, now)
+    tail = _count_common_lines(before[head:][::-1], now[head:][::-1])
     old, new = (lines[head : len(lines) - tail] for lines in (before, now))
     at = f"@@ -{head + 1},{len(old)} +{head + 1},{len(new)} @@"
     changed = [*(f"-{line}" for line in old), *(f"+{line}" for line in new)]
     return "\n".join(["--- trusted", "+++ now", at, *changed]) if changed else ""
 
 
-def _alike(some: Sequence[str], others: Sequence[str]) -> int:
+def _count_common_lines(some: Sequence[str], others: Sequence[str]) -> int:
     """Return how many lines at the beginning are alike."""
     pairs = enumerate(zip(some, others, strict=False))
     return next((n for n, (one, other) in pairs if one != other), min(len(some), len(others)))

@@ -66,7 +66,8 @@ def _answer(request: dict[str, Any]) -> list[str]:
     state, figures = "", list[str]()
     try:
         tree = ast.parse(request["code"], NAME)
-        linecache.cache[NAME] = (len(request["code"]), None, _lines(request["code"]), NAME)
+        lines = [f"{line}\n" for line in request["code"].splitlines()]
+        linecache.cache[NAME] = (len(request["code"]), None, lines, NAME)
         answer.update(_run(tree, names))
         definitions += [ast.unparse(each) for each in tree.body if isinstance(each, _DEFINITIONS)]
     except BaseException as error:  # noqa: BLE001 - the code may raise anything
@@ -81,10 +82,6 @@ def _answer(request: dict[str, Any]) -> list[str]:
     return [json.dumps(answer), state, *figures]
 
 
-def _lines(code: str) -> list[str]:
-    return [f"{line}\n" for line in code.splitlines()]
-
-
 def _run(tree: ast.Module, names: dict[str, Any]) -> dict[str, Any]:
     """Run the statements, and return the value of the last one if it is an expression."""
     last = tree.body[-1] if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -93,10 +90,10 @@ def _run(tree: ast.Module, names: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(last, ast.Expr):
         return {}
     value = eval(compile(ast.Expression(last.value), NAME, "eval"), names)  # noqa: S307 - as above
-    return {} if value is None else {"value": _shown(value)}
+    return {} if value is None else {"value": _to_json(value)}
 
 
-def _shown(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return a value as JSON; as text if it is not JSON or is too long."""
     with contextlib.suppress(TypeError, ValueError, RecursionError):
         text = json.dumps(value, allow_nan=False)
@@ -180,7 +177,7 @@ def _save(names: dict[str, Any], definitions: list[str]) -> tuple[str, list[str]
     """Return the state for the next piece, and the names of variables that cannot be kept."""
     sys.modules["__main__"].__dict__.update(names)
     values, not_kept = {}, []
-    defined = {name for each in definitions for name in _defined(each)}
+    defined = {name for each in definitions for name in _defined_names(each)}
     for name, value in names.items():
         if name.startswith("__") or name in defined:
             continue
@@ -192,7 +189,7 @@ def _save(names: dict[str, Any], definitions: list[str]) -> tuple[str, list[str]
     return json.dumps({"definitions": last, "values": values}), not_kept[:_MAX_NOT_KEPT]
 
 
-def _defined(definition: str) -> list[str]:
+def _defined_names(definition: str) -> list[str]:
     names = []
     for each in ast.parse(definition).body:
         if isinstance(each, ast.Import | ast.ImportFrom):

@@ -9,7 +9,7 @@ from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.results.texts import say
 from leonidas_tools.sandbox.output import BoundedOutput
 from leonidas_tools.sandbox.progress import output_as_progress
-from leonidas_tools.toolboxes.code.python import raised
+from leonidas_tools.toolboxes.code.python import exception_result
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,7 +73,7 @@ def runner(
                 message=say("code_stopped", limit="timeout"),
                 reason_code="stopped_by_timeout",
             )
-        return ToolResult(result=result) if error is None else raised(result, error)
+        return ToolResult(result=result) if error is None else exception_result(result, error)
 
     return run
 

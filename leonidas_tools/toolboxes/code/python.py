@@ -18,7 +18,6 @@ from leonidas_tools.sandbox.progress import output_as_progress
 from leonidas_tools.toolboxes.code import driver
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from leonidas_tools.calls.context import ToolContext
@@ -85,7 +84,7 @@ async def _exchange(running: Running, request: bytes, most_kept_bytes: int) -> b
     loop, said = asyncio.get_running_loop(), bytearray()
     try:
         await loop.sock_sendall(channel, request)
-        _end_of_request(channel)
+        channel.shutdown(1)  # only for writing
         while chunk := await loop.sock_recv(channel, _CHUNK_BYTES):
             said += chunk
             if len(said) > _MAX_JSON_BYTES + most_kept_bytes + _MAX_FIGURES_BYTES:
@@ -94,10 +93,6 @@ async def _exchange(running: Running, request: bytes, most_kept_bytes: int) -> b
     except OSError:  # the program has already ended
         pass
     return bytes(said)
-
-
-def _end_of_request(channel: socket.socket) -> None:
-    channel.shutdown(1)  # only for writing
 
 
 def _read(said: bytes) -> dict[str, Any]:
@@ -133,7 +128,7 @@ def _result(answer: Mapping[str, Any], finished: Finished, media: tuple[Media, .
         )
     error = answer.get("error")
     if isinstance(error, dict):
-        return raised(value, error, media)
+        return exception_result(value, error, media)
     if not answer:
         return ToolResult.failed(
             say("code_died", code=finished.exit_code), result=value, reason_code="code_died"
@@ -141,7 +136,7 @@ def _result(answer: Mapping[str, Any], finished: Finished, media: tuple[Media, .
     return ToolResult(result=value, media=media)
 
 
-def raised(
+def exception_result(
     value: Mapping[str, Any], error: Mapping[str, Any], media: tuple[Media, ...] = ()
 ) -> ToolResult:
     """Return the result of code that raised an exception."""

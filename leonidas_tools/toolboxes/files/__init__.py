@@ -34,7 +34,7 @@ from leonidas_tools.settings.fields import Count, Duration, Name, Switch
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.root_settings import Folders, workspace
 from leonidas_tools.toolboxes.files.content import Content, is_same, read_content, too_big
-from leonidas_tools.toolboxes.files.faults import reached
+from leonidas_tools.toolboxes.files.faults import convert_errors
 from leonidas_tools.toolboxes.files.search import Search, lines_at, search
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
@@ -59,7 +59,7 @@ class FilesSettings(SettingsModel):
 
     Args:
         roots: The folders whose files may be used, relative to the working directory; relative
-            paths of files begin at the first folder. By default, `workspace` beside the settings
+            paths of files begin at the first folder. By default, `workspace` next to the settings
             file, which is made when it is first used.
         writable: Whether files may be written.
         max_file_kilobytes: The maximum size of a file to read or write.
@@ -113,7 +113,7 @@ class FileTools:
             last_line: The last line to read.
             encoding: Its encoding, such as utf-8 or gb18030, where it is not detected.
         """
-        with reached(path):
+        with convert_errors(path):
             place = self._roots.place(path)
             content = self._content(place)
         text, found = content.text(path, encoding, self._settings.encoding)
@@ -163,7 +163,7 @@ class FileTools:
             overwrite: Whether an existing file may be replaced.
         """
         data = content.encode("utf-8", errors="replace")
-        with reached(path):
+        with convert_errors(path):
             place = self._roots.place(path)
             writer = FileWriter(place, ctx, self._most_bytes)
             if writer.before is not None and not overwrite:
@@ -199,14 +199,14 @@ class FileTools:
             new_text: What to put there.
             replace_all: Whether to replace it wherever it is found.
         """
-        with reached(path):
+        with convert_errors(path):
             place = self._roots.place(path)
             writer = FileWriter(place, ctx, self._most_bytes)
             if writer.before is None:
                 raise FileNotFoundError(2, os.strerror(2), path)
             content = read_content(writer.before.handle, path, self._most_bytes)
             text, encoding = content.text(path, None, self._settings.encoding)
-            old, new = (_with_ends_of(text, each) for each in (old_text, new_text))
+            old, new = (_match_line_ends(text, each) for each in (old_text, new_text))
             count = text.count(old)
             if count == 0:
                 raise ToolError(say("text_not_there", path=path), reason_code="text_not_there")
@@ -216,7 +216,7 @@ class FileTools:
             length = len(text) + count * (len(new) - len(old))
             if length > self._most_bytes:  # seen before so long a text is made
                 raise too_big(path, length, self._most_bytes)
-            writer.write(_encoded(text.replace(old, new), encoding, path), was=content)
+            writer.write(_encode(text.replace(old, new), encoding, path), was=content)
         return ToolResult(
             result={"path": path, "replaced": count},
             speech=say(
@@ -232,7 +232,7 @@ class FileTools:
             path: The folder; by default the first that may be used.
             hidden: Whether to list names that begin with a dot.
         """
-        with reached(path):
+        with convert_errors(path):
             place = self._roots.place(path)
             flags = os.O_RDONLY | os.O_DIRECTORY
             handle = open_beneath(place.root.descriptor, place.path, flags)
@@ -266,7 +266,10 @@ class FileTools:
             glob: Which files, such as *.py or src/**/*.md.
             ignore_case: Whether to ignore upper and lower case.
         """
-        with reached(path), _folder_and_name(place := self._roots.place(path)) as (folder, name):
+        with (
+            convert_errors(path),
+            _folder_and_name(place := self._roots.place(path)) as (folder, name),
+        ):
             wanted = Search(
                 pattern=pattern,
                 glob=glob.lstrip("!"),
@@ -321,9 +324,9 @@ class FileWriter:
         self._root, self._head = place.root.descriptor, head
         self._place, self._ctx = place, ctx
         self._most_bytes = most_bytes
-        self.before = self._opened()
+        self.before = self._open_original()
 
-    def _opened(self) -> OriginalFile | None:
+    def _open_original(self) -> OriginalFile | None:
         try:
             with opened_folder(self._root, self._head) as folder:
                 status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
@@ -360,7 +363,7 @@ class FileWriter:
         except BaseException:
             remove_folders(self._root, made)
             raise
-        self._ctx.undo(_taken_back, self._place, self._head, self._name, written, self.before, made)
+        self._ctx.undo(_restore, self._place, self._head, self._name, written, self.before, made)
 
     def _refuse_hidden_program_file(self, folder: int) -> None:
         """Raise `OutsideError` if a link leads to such a file, about which nobody was asked."""
@@ -376,7 +379,7 @@ class FileWriter:
             raise ToolError(message, retryable=True, reason_code="file_changed")
 
 
-def _taken_back(
+def _restore(
     place: RootedPath,
     head: str,
     name: str,
@@ -459,14 +462,14 @@ def _has_lines(place: RootedPath, lines: int) -> str:
     return say(key, name=place.name, lines=lines)
 
 
-def _with_ends_of(text: str, given: str) -> str:
+def _match_line_ends(text: str, given: str) -> str:
     """Return `given` with the line endings of `text`."""
     if "\r\n" not in text or "\r\n" in given:
         return given
     return given.replace("\n", "\r\n")
 
 
-def _encoded(text: str, encoding: str, path: str) -> bytes:
+def _encode(text: str, encoding: str, path: str) -> bytes:
     try:
         return text.encode(encoding)
     except UnicodeEncodeError:

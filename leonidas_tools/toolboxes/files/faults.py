@@ -28,7 +28,7 @@ _MEANINGS: Mapping[int, tuple[str, str]] = {
 
 
 @contextlib.contextmanager
-def reached(path: str) -> Iterator[None]:
+def convert_errors(path: str) -> Iterator[None]:
     """Convert `OSError` into errors for the model.
 
     Args:

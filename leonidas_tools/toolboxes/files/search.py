@@ -61,7 +61,7 @@ class Search:
         options += ["--ignore-case" if self.ignore_case else "--case-sensitive"]
         # The including glob also matches hidden files; the last matching glob decides.
         options += [f"--glob={self.glob}", "--glob=!.*"] if self.glob else []
-        options += ["--glob=!*\n*"]  # the output could not be told from another path
+        options += ["--glob=!*\n*"]  # the output would be indistinguishable from another path
         return [program, *options, "-e", self.pattern, "--", self.only or "./"]
 
 
@@ -71,9 +71,9 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
     Raises:
         ToolError: The pattern is not a regular expression, or the glob is invalid.
     """
-    if not _can_be_given(wanted.glob):
+    if not _is_valid_argument(wanted.glob):
         raise _bad_glob(wanted.glob)
-    if not _can_be_given(wanted.pattern):
+    if not _is_valid_argument(wanted.pattern):
         raise _bad_pattern(wanted.pattern, "it has characters that no text can contain")
     if shutil.which("rg") is None:  # else ripgrep decides, whose syntax differs
         try:
@@ -98,14 +98,14 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
         if len(places) <= wanted.most:
             said = (await errors).decode(errors="replace")
             if await process.wait() not in (0, 1) and not places and said:
-                raise _wrong(wanted, said.strip().splitlines())
+                raise _build_error(wanted, said.strip().splitlines())
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
         errors.cancel()
         # Wait until the process and its pipes have ended before the folder is closed.
-        await asyncio.shield(_gone(process))
+        await asyncio.shield(process.communicate())
     return sorted(places[: wanted.most]), len(places) > wanted.most
 
 
@@ -126,7 +126,7 @@ async def lines_at(
             if lines is None:  # too big: only the position is returned
                 found.append({"path": path, "line": number})
             elif number <= len(lines):
-                found.append({"path": path, "line": number, "text": _shortened(lines[number - 1])})
+                found.append({"path": path, "line": number, "text": _shorten(lines[number - 1])})
     return found
 
 
@@ -161,11 +161,7 @@ async def _places(stream: asyncio.StreamReader, most: int, only: str) -> list[tu
     return places
 
 
-async def _gone(process: asyncio.subprocess.Process) -> None:
-    await process.communicate()
-
-
-def _can_be_given(word: str) -> bool:
+def _is_valid_argument(word: str) -> bool:
     """Return whether the system can pass a word to a program."""
     try:
         return b"\0" not in os.fsencode(word)
@@ -173,7 +169,7 @@ def _can_be_given(word: str) -> bool:
         return False
 
 
-def _wrong(wanted: Search, lines: Sequence[str]) -> ToolError:
+def _build_error(wanted: Search, lines: Sequence[str]) -> ToolError:
     """Return the error for the messages of ripgrep: a bad glob or a bad pattern."""
     if "parsing glob" in lines[-1]:
         return _bad_glob(wanted.glob)
@@ -192,6 +188,6 @@ def _bad_pattern(pattern: str, reason: str) -> ToolError:
     return ToolError(message, status="invalid_argument", reason_code="bad_pattern")
 
 
-def _shortened(line: str) -> str:
+def _shorten(line: str) -> str:
     line = line.strip("\r")
     return line if len(line) <= _MAX_LINE_LENGTH else line[: _MAX_LINE_LENGTH - 1] + "…"

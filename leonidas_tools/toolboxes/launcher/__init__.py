@@ -1,4 +1,4 @@
-"""Open programs of the user: only those that the settings name."""
+"""Open the user's programs that the settings name."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Launcher:
                 retry_hint=say("launcher_choices"),
                 valid_options=self._closest(app_name),
             )
-        started = await _started(self._settings.programs[name], self._settings.watch)
+        started = await _start(self._settings.programs[name], self._settings.watch)
         if "errno" in started:
             raise ToolError(
                 say("launcher_missing", program=name),
@@ -165,7 +165,7 @@ def _command_line(program: ProgramSettings) -> Sequence[str]:
     return [os.path.expanduser(program.command[0]), *program.command[1:]]  # noqa: PTH111
 
 
-async def _started(program: ProgramSettings, watch_seconds: float) -> Mapping[str, int]:
+async def _start(program: ProgramSettings, watch_seconds: float) -> Mapping[str, int]:
     """Start a program that stays open when the agent ends."""
     environment = {key: each for key, each in os.environ.items() if not is_secret_name(key)}
     try:
@@ -181,12 +181,12 @@ async def _started(program: ProgramSettings, watch_seconds: float) -> Mapping[st
         return {"errno": getattr(error, "errno", 0) or 0}
     try:
         async with asyncio.timeout(watch_seconds + _PROGRAM_GRACE_SECONDS):
-            told, _ = await starter.communicate()
+            output, _ = await starter.communicate()
     finally:
         if starter.returncode is None:
             starter.kill()
             await starter.wait()
-    data: dict[str, int] = json.loads(told)
+    data: dict[str, int] = json.loads(output)
     return data
 
 

@@ -41,10 +41,10 @@ def start(command: list[str], seconds: float) -> dict[str, int]:
     if child == 0:
         _run(command, failure)
     os.close(failure)
-    told = os.read(failed, _MAX_NUMBER_LENGTH)
-    if told:
+    output = os.read(failed, _MAX_NUMBER_LENGTH)
+    if output:
         os.waitpid(child, 0)
-        return {"errno": int(told)}
+        return {"errno": int(output)}
     watch = select.poll()
     watch.register(os.pidfd_open(child), select.POLLIN)
     if watch.poll(seconds * 1000):

@@ -87,9 +87,9 @@ class MemoryTools:
             message = say("too_long_memory", characters=len(text), most=most)
             raise ToolError(message, status="invalid_argument", reason_code="too_long_memory")
         keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
-        with _reached():
+        with _convert_errors():
             [kept] = await keeper.remember(user, [text], self._embedder)
-        return ToolResult(result=_shown(kept), speech=say("remembered"))
+        return ToolResult(result=_describe(kept), speech=say("remembered"))
 
     @tool(category="storage", effect="read", tags=["memory"])
     async def recall(
@@ -106,13 +106,13 @@ class MemoryTools:
         """
         keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
         asked = utf8_text(query)
-        with _reached():
+        with _convert_errors():
             found = await keeper.recall(user, asked, self._embedder, limit=limit)
         if not found:
             message = say("nothing_recalled")
             return ToolResult.no_results(message, speech=message)
         return ToolResult(
-            result=[_shown(each) for each in found], speech=found[0].text[:_MAX_SPOKEN_LENGTH]
+            result=[_describe(each) for each in found], speech=found[0].text[:_MAX_SPOKEN_LENGTH]
         )
 
     @tool(category="storage", effect="once", tags=["memory"], requires_approval=True)
@@ -123,12 +123,12 @@ class MemoryTools:
             memory_id: Its id, as recall gives it.
         """
         keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
-        with _reached():
+        with _convert_errors():
             gone = await keeper.forget(user, memory_id)
         if gone is None:
             message = say("unknown_memory", memory=memory_id)
             raise ToolError(message, status="not_found", reason_code="unknown_memory")
-        return ToolResult(result=_shown(gone), speech=say("forgotten"))
+        return ToolResult(result=_describe(gone), speech=say("forgotten"))
 
     @tool(category="storage", effect="idempotent", tags=["memory"], timeout_seconds=600)
     async def index_folders(self, ctx: ToolContext) -> ToolResult:
@@ -138,7 +138,7 @@ class MemoryTools:
         """
         keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
         read = unchanged = left_out = forgotten = 0
-        with _reached():
+        with _convert_errors():
             known = await keeper.sources(user, self._embedder)
             for folder in self._settings.folders:
                 given = str(folder).rstrip("/")
@@ -189,7 +189,7 @@ def _make(settings: MemorySettings) -> Sequence[Tool[..., Any]]:
 
 
 @contextmanager
-def _reached() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Convert errors of the store and of the embeddings into errors for the model."""
     try:
         yield
@@ -203,7 +203,7 @@ def _reached() -> Iterator[None]:
         ) from error
 
 
-def _shown(memory: Memory) -> dict[str, Any]:
+def _describe(memory: Memory) -> dict[str, Any]:
     created = datetime.fromtimestamp(memory.created, UTC).isoformat(timespec="seconds")
     shown: dict[str, Any] = {"id": memory.id, "text": memory.text, "created": created}
     if memory.source:

@@ -24,7 +24,7 @@ from leonidas_tools.session.reminders import (
     TooManyRemindersError,
 )
 from leonidas_tools.toolboxes.reminders.clock import serve
-from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, checked_rule, first_of
+from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, first_of, normalize_rule
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings
 from leonidas_tools.toolboxes.reminders.speech import language_of, say_in, spoken_time
 from leonidas_tools.toolboxes.reminders.when import (
@@ -79,7 +79,7 @@ class ReminderTools:
         # In a thread, since a rule with few occurrences takes long to search.
         when = await asyncio.to_thread(_repeating, self._read(datetime), repeat, self._zone)
         keeper, user = _keeper(ctx), user_of(ctx.session)
-        with _reached():
+        with _convert_errors():
             reminder = await keeper.create(
                 user,
                 title=title,
@@ -95,13 +95,13 @@ class ReminderTools:
     @tool(category="system", effect="read", tags=["reminders"])
     async def list_reminders(self, ctx: ToolContext) -> ToolResult:
         """List the reminders of the user that are still to come, the next first."""
-        with _reached():
+        with _convert_errors():
             coming = await _keeper(ctx).coming(user_of(ctx.session))
         if not coming:
             message = say("no_reminders")
             return ToolResult.no_results(message, speech=message)
         listed = "; ".join(
-            say("listed_reminder", title=each.title, when=self._when(each))
+            say("listed_reminder", title=each.title, when=self._format_time(each))
             for each in coming[:_MAX_SPOKEN]
         )
         if len(coming) == 1:
@@ -109,7 +109,7 @@ class ReminderTools:
         else:
             key = "some_reminders" if len(coming) <= _MAX_SPOKEN else "many_reminders"
             speech = say(key, listed=listed, count=len(coming))
-        shown = [self._shown(each) for each in coming[:_MAX_LISTED]]
+        shown = [self._describe(each) for each in coming[:_MAX_LISTED]]
         return ToolResult(result={"total": len(coming), "reminders": shown}, speech=speech)
 
     @tool(category="system", effect="idempotent", tags=["reminders"])
@@ -120,8 +120,8 @@ class ReminderTools:
             reminder_id: Its id, as list_reminders gives it.
         """
         keeper = _keeper(ctx)
-        with _reached():
-            reminder = _known(await keeper.delete(user_of(ctx.session), reminder_id), reminder_id)
+        with _convert_errors():
+            reminder = _require(await keeper.delete(user_of(ctx.session), reminder_id), reminder_id)
         ctx.undo(keeper.restore, reminder)
         return ToolResult(
             result={"id": reminder.id, "title": reminder.title},
@@ -142,11 +142,11 @@ class ReminderTools:
         when = self._read(until)
         if when.rrule is not None:
             raise _unreadable(UnreadableTimeError(until))
-        with _reached():
-            before = _known(await keeper.read(user, reminder_id), reminder_id)
+        with _convert_errors():
+            before = _require(await keeper.read(user, reminder_id), reminder_id)
             ctx.undo(keeper.restore, before)
             after = await keeper.snooze(user, reminder_id, when.at.timestamp())
-        return self._result(_known(after, reminder_id), "reminder_snoozed", until)
+        return self._result(_require(after, reminder_id), "reminder_snoozed", until)
 
     def _read(self, text: str) -> When:
         try:
@@ -161,15 +161,15 @@ class ReminderTools:
 
     def _result(self, reminder: Reminder, key: str, phrase: str) -> ToolResult:
         language = language_of(phrase)
-        when = self._when(reminder, language)
+        when = self._format_time(reminder, language)
         speech = say_in(language, key, when=when, title=reminder.title)
-        return ToolResult(result=self._shown(reminder), speech=speech)
+        return ToolResult(result=self._describe(reminder), speech=speech)
 
-    def _when(self, reminder: Reminder, language: Language = "en") -> str:
+    def _format_time(self, reminder: Reminder, language: Language = "en") -> str:
         moment = datetime.fromtimestamp(reminder.due or reminder.at, UTC)
         return spoken_time(moment, datetime.now(UTC), self._zone, language)
 
-    def _shown(self, reminder: Reminder) -> dict[str, Any]:
+    def _describe(self, reminder: Reminder) -> dict[str, Any]:
         moment = datetime.fromtimestamp(reminder.due or reminder.at, self._zone)
         return {
             "id": reminder.id,
@@ -185,7 +185,7 @@ def _repeating(when: When, repeat: str, zone: ZoneInfo) -> When:
     """Return a time with the requested repetition."""
     word = repeat.strip().casefold()
     try:
-        rule = _WORDS[word] if word in _WORDS else checked_rule(repeat)
+        rule = _WORDS[word] if word in _WORDS else normalize_rule(repeat)
         if rule is None or rule == when.rrule:
             return when
         at = when.at
@@ -204,7 +204,7 @@ def _keeper(ctx: ToolContext) -> ReminderTable:
 
 
 @contextmanager
-def _reached() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Convert errors of the store into errors for the model."""
     try:
         yield
@@ -216,7 +216,7 @@ def _reached() -> Iterator[None]:
         raise ToolError(message, status="unavailable", reason_code="store_unavailable") from error
 
 
-def _known(reminder: Reminder | None, reminder_id: str) -> Reminder:
+def _require(reminder: Reminder | None, reminder_id: str) -> Reminder:
     if reminder is None:
         raise ToolError(
             say("unknown_reminder", reminder=reminder_id),

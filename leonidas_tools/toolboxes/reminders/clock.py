@@ -81,7 +81,7 @@ class ReminderClock:
         try:
             while True:
                 self._changed.clear()
-                await self._wait(await self._looked())
+                await self._wait(await self._look_and_report())
         finally:
             for end in ends:
                 end()
@@ -108,7 +108,7 @@ class ReminderClock:
                 if await self._keeper.mark_delivered(reminder):
                     self._announce(reminder, session, now)
 
-    async def _looked(self) -> float:
+    async def _look_and_report(self) -> float:
         """Call `look`, and return the seconds to wait before the next call."""
         try:
             await self.look()
@@ -133,7 +133,7 @@ class ReminderClock:
 
     async def _fire(self, reminder: Reminder, now: float) -> None:
         """Record that a reminder fires, and start its delivery."""
-        following = _following(reminder, now)
+        following = _next_time(reminder, now)
         at = reminder.at if following is None else following
         if await self._keeper.fire(reminder, at=at, due=following):
             task = asyncio.create_task(
@@ -146,19 +146,19 @@ class ReminderClock:
     def _announce(self, reminder: Reminder, session: Any, now: float) -> None:
         """Announce a fired reminder in a session of the user."""
         zone = ZoneInfo(reminder.zone)
-        told = _as_json(reminder, reminder.undelivered, now)
-        if told["missed"]:
+        value = _as_json(reminder, reminder.undelivered, now)
+        if value["missed"]:
             moment = datetime.fromtimestamp(reminder.undelivered or now, UTC)
             when = spoken_time(moment, datetime.fromtimestamp(now, UTC), zone)
             speech = say("reminder_missed", when=when, title=reminder.title)
         else:
             speech = say("reminder_due", title=reminder.title)
         call = ToolCall(name="system_reminder", id=f"reminder-{reminder.id}", session=session)
-        result = ToolResult(result=told, message=say("tell_reminder"), speech=speech)
+        result = ToolResult(result=value, message=say("tell_reminder"), speech=speech)
         self._notices.tell(call, result)
 
 
-def _following(reminder: Reminder, now: float) -> float | None:
+def _next_time(reminder: Reminder, now: float) -> float | None:
     """Return the next time of a firing reminder, and skip past times; `None` if there is none."""
     if not reminder.rrule:
         return None

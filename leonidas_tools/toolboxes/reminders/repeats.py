@@ -53,7 +53,7 @@ class WrongRuleError(Exception):
     """Raised for a rule that is invalid or has no occurrence; the text is the wrong part."""
 
 
-def checked_rule(text: str) -> str:
+def normalize_rule(text: str) -> str:
     """Return a rule in normalized form.
 
     A rule cannot repeat within a minute. It cannot name times of day, as the start sets them.
@@ -62,7 +62,7 @@ def checked_rule(text: str) -> str:
         WrongRuleError: The rule is invalid or not supported.
 
     Example:
-        >>> checked_rule("RRULE:freq=weekly;byday=mo,we")
+        >>> normalize_rule("RRULE:freq=weekly;byday=mo,we")
         'FREQ=WEEKLY;BYDAY=MO,WE'
     """
     plain = text.strip().upper().removeprefix("RRULE:").strip(";")

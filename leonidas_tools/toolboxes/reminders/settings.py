@@ -11,7 +11,7 @@ from leonidas_tools.settings.fields import Duration, Name, Switch
 from leonidas_tools.settings.model import SettingsModel
 
 
-def _known_zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     """Check the name of a time zone."""
     try:
         ZoneInfo(name)
@@ -37,7 +37,7 @@ class RemindersSettings(SettingsModel):
         webhook_timeout: The timeout of each of at most three attempts to post it.
     """
 
-    timezone: Annotated[Name, AfterValidator(_known_zone)] | None = None
+    timezone: Annotated[Name, AfterValidator(_check_zone)] | None = None
     desktop: Switch = True
     webhook: Annotated[Name, AfterValidator(_webhook)] | None = Field(default=None, repr=False)
     webhook_timeout: Duration = 10.0

@@ -86,7 +86,7 @@ def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
     return _PhraseReading(phrases.readable(text), now, zone).result()
 
 
-def localized(wall: datetime, zone: ZoneInfo) -> datetime:
+def localize(wall: datetime, zone: ZoneInfo) -> datetime:
     """Return a local time in a time zone, moved on if a clock change skips it."""
     return wall.replace(tzinfo=zone, fold=0).astimezone(UTC).astimezone(zone)
 
@@ -107,7 +107,7 @@ def _iso(text: str, zone: ZoneInfo) -> datetime | None:
         return read.astimezone(zone)
     if len(text) <= len("2026-01-01"):
         read = datetime.combine(read.date(), _USUAL)
-    return localized(read, zone)
+    return localize(read, zone)
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class _PhraseReading:
         if self.rest_is_left():
             raise UnreadableTimeError(self.rest.strip())
         if moment is not None:
-            return self._after(moment)
+            return self._time_after(moment)
         if self.day is None and self.clock is None and self.part is None and not self.rule:
             raise UnreadableTimeError(self.rest.strip() or "nothing")
         return self._moment()
@@ -163,9 +163,10 @@ class _PhraseReading:
         if match := self.take(_EVERY_AMOUNT):
             amount = int(match["amount"] or match["amount2"] or match["amount3"] or 2)
             unit = _unit(match["unit"] or match["unit2"] or match["unit3"])
-            self.rule = [f"FREQ={_FREQUENCIES[unit]};INTERVAL={_bounded(amount)}"]
+            self.rule = [f"FREQ={_FREQUENCIES[unit]};INTERVAL={_check_amount(amount)}"]
         elif match := self.take(_EVERY_WEEKDAY):
-            codes = [phrases.CODES[_weekday(each[0])] for each in _weekdays(match[0])]
+            weekdays = re.finditer(phrases.WEEKDAY, match[0])
+            codes = [phrases.CODES[_weekday(each[0])] for each in weekdays]
             self.rule = [f"FREQ=WEEKLY;BYDAY={','.join(codes)}"]
         elif match := self.take(
             rf"每个?{phrases.HAN_WEEK}(?P<days>[{phrases.HAN_DAYS}]+(?:[和跟、与]{phrases.HAN_WEEK}?[{phrases.HAN_DAYS}])*)"
@@ -182,14 +183,14 @@ class _PhraseReading:
         for pattern in phrases.OFFSETS:
             match = self.take(pattern)
             if match is not None:
-                return self._added(match["span"])
+                return self._add_span(match["span"])
         return None
 
-    def _added(self, span: str) -> datetime:
+    def _add_span(self, span: str) -> datetime:
         elapsed, calendar = timedelta(), relativedelta()
         for each in re.finditer(rf"({phrases.NUMBER})\s*({phrases.UNIT})", span):
             amount, unit = float(each[1].replace(",", ".")), _unit(each[2])
-            _bounded(amount)
+            _check_amount(amount)
             if unit in ("second", "minute", "hour"):
                 elapsed += timedelta(**{f"{unit}s": amount})
                 self.is_elapsed = True
@@ -199,12 +200,12 @@ class _PhraseReading:
                 calendar += relativedelta(**{f"{unit}s": int(amount)})
         try:
             wall = self.now.replace(tzinfo=None) + calendar
-            moment = localized(wall, self.zone) if calendar else self.now
+            moment = localize(wall, self.zone) if calendar else self.now
             return (moment.astimezone(UTC) + elapsed).astimezone(self.zone)
         except (OverflowError, ValueError) as error:
             raise UnreadableTimeError(span) from error
 
-    def _after(self, moment: datetime) -> When:
+    def _time_after(self, moment: datetime) -> When:
         """Return a time relative to now, at a time of day if the phrase names one."""
         if self.day is not None or ((self.clock or self.part) and self.is_elapsed):
             raise UnreadableTimeError(str(self.day or self.clock or self.part))
@@ -212,7 +213,7 @@ class _PhraseReading:
             moment = self._at(moment.date())
         if _is_over(moment, self.now):
             raise PastTimeError
-        return When(at=moment, rrule=self._finished_rule(moment))
+        return When(at=moment, rrule=self._complete_rule(moment))
 
     # --- days --------------------------------------------------------------------------------
 
@@ -247,7 +248,7 @@ class _PhraseReading:
 
     def _day_of_month(self, today: date) -> bool:
         """Read a day that is counted in a month, or a month that is named as this or the next."""
-        counted = self._counted_day()
+        counted = self._take_day_number()
         if self.rule == ["FREQ=MONTHLY"]:
             if counted is None:
                 return False
@@ -261,22 +262,22 @@ class _PhraseReading:
         if month is None:
             return False
         if counted is not None:
-            self.day = _counted_date(month, *counted)
+            self.day = _nth_date(month, *counted)
         else:
-            self.day = self._numbered_date(month, today)
+            self.day = self._date_by_number(month, today)
         self.rolls = False
         return True
 
-    def _numbered_date(self, month: date, today: date) -> date:
+    def _date_by_number(self, month: date, today: date) -> date:
         """Return a day of a month by its number; without one, today's in the next month."""
         for pattern in phrases.DAY_OF_MONTH:
             if match := self.take(pattern):
-                return _dated(month.year, month.month, int(match["day"]))
+                return _build_date(month.year, month.month, int(match["day"]))
         if month < today:
             raise self._unreadable()
-        return _shifted(today, months=1)
+        return _shift(today, months=1)
 
-    def _counted_day(self) -> tuple[int, int | None] | None:
+    def _take_day_number(self) -> tuple[int, int | None] | None:
         """Take the number of a day of a month, with its weekday if it is counted by weekdays."""
         for nth, words in phrases.NTH:
             if match := self.take(rf"(?:{words})(?:{_HAN_WEEKDAY}|(?P<day>{phrases.WEEKDAY}))"):
@@ -287,13 +288,13 @@ class _PhraseReading:
         """Take a month, and return its first day."""
         first = today.replace(day=1)
         if self.take(phrases.NEXT_MONTH):
-            return _shifted(first, months=1)
+            return _shift(first, months=1)
         if self.take(phrases.THIS_MONTH):
             return first
         if is_counted and (match := self.take(phrases.NAMED_MONTH)):
             month = _month(match["name"]) if match["name"] else int(match["month"])
             year = int(match["year"]) if match["year"] else None
-            return _coming(first, year, month, 1)
+            return _next_date(first, year, month, 1)
         return None
 
     def _weekday(self, today: date) -> bool:
@@ -347,7 +348,7 @@ class _PhraseReading:
                     raise UnreadableTimeError(str(day))
                 self.rule = [f"FREQ=MONTHLY;BYMONTHDAY={day}"]
                 return False
-            self.day = _coming(today, year, month, day)
+            self.day = _next_date(today, year, month, day)
             self.rolls = False
             return True
         return False
@@ -429,7 +430,7 @@ class _PhraseReading:
 
     def _moment(self) -> When:
         if self.rule:
-            return self._repeated()
+            return self._read_repeating()
         day = self.day or self.now.date()
         if self.part == "midnight" and not self.rolls:
             day += timedelta(days=1 if day == self.now.date() else 0)
@@ -446,7 +447,7 @@ class _PhraseReading:
         clock = self.clock
         today = day == self.now.date()
         if today and clock and not self.is_exact and clock.hour < _NOON:
-            evening = localized(
+            evening = localize(
                 datetime.combine(day, clock.replace(hour=clock.hour + _NOON)), self.zone
             )
             if not _is_over(evening, self.now):
@@ -457,9 +458,9 @@ class _PhraseReading:
 
     def _at(self, day: date) -> datetime:
         usual = time(*phrases.PART_TIMES[self.part]) if self.part else _USUAL
-        return localized(datetime.combine(day, self.clock or usual), self.zone)
+        return localize(datetime.combine(day, self.clock or usual), self.zone)
 
-    def _repeated(self) -> When:
+    def _read_repeating(self) -> When:
         rule = self.rule[0]
         if "HOURLY" in rule or "MINUTELY" in rule:
             if self.day or self.clock or self.part:
@@ -467,12 +468,12 @@ class _PhraseReading:
             at = first_of(rule, self.now.astimezone(UTC), self.zone)
             return When(at=at, rrule=rule)
         start = self._at(self.day or self.now.date())
-        rule = self._finished_rule(start) or rule
+        rule = self._complete_rule(start) or rule
         fits = not _is_over(start, self.now) and "BY" not in rule
         at = start if fits else first_of(rule, start, self.zone, after=self.now)
         return When(at=at, rrule=rule)
 
-    def _finished_rule(self, moment: datetime) -> str | None:
+    def _complete_rule(self, moment: datetime) -> str | None:
         if not self.rule:
             return None
         rule = self.rule[0]
@@ -588,7 +589,7 @@ _DATES = (
 )
 
 
-def _bounded(amount: float) -> float:
+def _check_amount(amount: float) -> float:
     if not 0 < amount <= _MAX_AMOUNT:
         raise UnreadableTimeError(f"{amount:g}")
     return amount
@@ -603,10 +604,6 @@ def _weekday(word: str) -> int:
     return next(fitting)
 
 
-def _weekdays(text: str) -> list[re.Match[str]]:
-    return list(re.finditer(phrases.WEEKDAY, text))
-
-
 def _han_weekday(char: str) -> int:
     return 6 if char in "日天" else int(char) - 1
 
@@ -616,14 +613,14 @@ def _month(word: str) -> int:
     return next(fitting)
 
 
-def _counted_date(first: date, nth: int, weekday: int | None) -> date:
+def _nth_date(first: date, nth: int, weekday: int | None) -> date:
     """Return the last day of a month, or its nth weekday; -1 is the last."""
     if weekday is None:
-        return _shifted(first, day=31)
-    return _shifted(first, day=31 if nth < 0 else 1, weekday=weekdays[weekday](nth))
+        return _shift(first, day=31)
+    return _shift(first, day=31 if nth < 0 else 1, weekday=weekdays[weekday](nth))
 
 
-def _shifted(start: date, /, **parts: Any) -> date:
+def _shift(start: date, /, **parts: Any) -> date:
     """Return a date moved by the calendar."""
     moved: date = start + relativedelta(**parts)
     return moved
@@ -638,17 +635,17 @@ def _day_and_month(first: int, second: int) -> tuple[int, int]:
     raise UnreadableTimeError(f"{first}/{second}")
 
 
-def _dated(year: int, month: int, day: int) -> date:
+def _build_date(year: int, month: int, day: int) -> date:
     try:
         return date(year, month, day)
     except ValueError as error:
         raise UnreadableTimeError(f"{year}-{month}-{day}") from error
 
 
-def _coming(today: date, year: int | None, month: int | None, day: int) -> date:
+def _next_date(today: date, year: int | None, month: int | None, day: int) -> date:
     """Return a date; if the year or the month is missing, return the next such date."""
     if year is not None and month is not None:
-        return _dated(year, month, day)
+        return _build_date(year, month, day)
     if not 1 <= day <= _MAX_DAY:
         raise UnreadableTimeError(str(day))
     for months in range(0, 12 * 9, 12 if month else 1):

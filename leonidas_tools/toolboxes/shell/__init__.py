@@ -111,7 +111,7 @@ def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
         finished = await sandbox.run(
             ["/usr/bin/env", *variables, "/bin/bash", "--noprofile", "--norc", "-c", command],
             timeout_seconds=min(timeout_seconds or settings.timeout, settings.timeout),
-            working_directory=_inside(working_directory, roots),
+            working_directory=_resolve_directory(working_directory, roots),
             on_output=output_as_progress(ctx),
         )
         return _result(finished)
@@ -119,7 +119,7 @@ def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
     return [run_shell]
 
 
-def _inside(directory: str, roots: Roots) -> Path:
+def _resolve_directory(directory: str, roots: Roots) -> Path:
     """Return the path of an existing directory in one of the roots, or raise `ToolError`."""
     try:
         place = roots.place(directory)

@@ -19,7 +19,7 @@ _Check: TypeAlias = Callable[[Sequence[Word]], bool]
 
 
 class Effect(Enum):
-    """What a command may do."""
+    """The possible effects of a command."""
 
     READ = "read"
     CHANGE = "change"  # without running another program
@@ -47,12 +47,12 @@ def runs_only_its_commands(script: Script) -> bool:
 
 
 def effect_of(command: Command) -> Effect:
-    """Return what a command may do, by its program and its arguments."""
+    """Return the possible effects of a command, by its program and its arguments."""
     if command.program in _CHANGES:
         return Effect.CHANGE
     words: Sequence[Word] = command.arguments
     if command.program == "git":
-        words = _without_git_options(words)
+        words = _skip_git_options(words)
     first = [command.program, *(word.text if word.is_known else "$" for word in words[:2])]
     for length in (3, 2, 1):
         check = _READS.get(" ".join(first[:length]))
@@ -61,11 +61,11 @@ def effect_of(command: Command) -> Effect:
     return Effect.ANYTHING
 
 
-def _without_git_options(words: Sequence[Word]) -> Sequence[Word]:
+def _skip_git_options(words: Sequence[Word]) -> Sequence[Word]:
     if words and words[0] == Word(text="--no-pager"):
-        return _without_git_options(words[1:])
+        return _skip_git_options(words[1:])
     if len(words) > 1 and words[0] == Word(text="-C") and words[1].is_one:
-        return _without_git_options(words[2:])
+        return _skip_git_options(words[2:])
     return words
 
 

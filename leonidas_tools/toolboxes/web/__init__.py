@@ -19,7 +19,7 @@ from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.notes import Note, Notes
 from leonidas_tools.settings.explain import closest
-from leonidas_tools.toolboxes.web.fetch import Fetched, Fetcher, checked
+from leonidas_tools.toolboxes.web.fetch import Fetched, Fetcher, check_address
 from leonidas_tools.toolboxes.web.program import output_of, program
 from leonidas_tools.toolboxes.web.search import search
 from leonidas_tools.toolboxes.web.settings import WebSettings
@@ -84,7 +84,7 @@ class WebTools:
             async with asyncio.timeout(self._settings.timeout), self._searches:
                 found = await search(query, self._settings)
         except TimeoutError:
-            raise _too_slow() from None
+            raise _timeout_error() from None
         hits = [
             {"title": _line(each.title), "url": each.url, "excerpt": _line(each.excerpt)}
             for each in found
@@ -107,12 +107,12 @@ class WebTools:
             start: Where to begin, for a page that is longer than one answer: `next` of the last.
         """
         most = self._settings.page_characters
-        checked(url)  # before a program is started for it
+        check_address(url)  # before a program is started for it
         try:
             async with asyncio.timeout(self._settings.timeout):
                 page, found = await self._read(url, start + most + 1)
         except TimeoutError:
-            raise _too_slow() from None
+            raise _timeout_error() from None
         text = without_unseen(utf8_text(found["text"]))
         if not text.strip():
             message = say("web_no_text")
@@ -120,7 +120,7 @@ class WebTools:
         if start >= len(text):
             message = say("web_page_end", start=start)
             raise ToolError(message, status="invalid_argument", reason_code="past_the_end")
-        title = _line(found["title"]) or checked(page.url).host
+        title = _line(found["title"]) or check_address(page.url).host
         result: dict[str, Any] = {"url": page.url, "title": title}
         if found["date"]:
             result["date"] = _line(found["date"])
@@ -136,10 +136,10 @@ class WebTools:
         if self._eager.locked():
             page = await self._fetcher.fetch(url)
             async with self._patient, program(_EXTRACT) as extractor:
-                return page, await _extracted(extractor, page, characters)
+                return page, await _extract(extractor, page, characters)
         async with self._eager, program(_EXTRACT) as extractor:  # loads while the page is fetched
             page = await self._fetcher.fetch(url)
-            return page, await _extracted(extractor, page, characters)
+            return page, await _extract(extractor, page, characters)
 
     async def bookmark(self, name: BookmarkName, url: Url, ctx: ToolContext) -> ToolResult:
         """Bookmark a web page under a name; a bookmark of that name is replaced.
@@ -148,9 +148,9 @@ class WebTools:
             name: A few words to call it by.
             url: Its address.
         """
-        name, address = _line(name), str(checked(url))
+        name, address = _line(name), str(check_address(url))
         keeper, user = _keeper(ctx), user_of(ctx.session)
-        known = next((each for each in await _bookmarks(ctx) if _same(each.title, name)), None)
+        known = next((each for each in await _bookmarks(ctx) if _is_same(each.title, name)), None)
         if known is None:
             made = await keeper.create(user, title=name, text=address, tags=[_BOOKMARK])
             ctx.undo(keeper.delete, user, made.id)
@@ -168,7 +168,7 @@ class WebTools:
         """
         kept = {each.title: each for each in await _bookmarks(ctx)}
         wanted = _line(name)
-        title = next((each for each in kept if _same(each, wanted)), None) or closest(
+        title = next((each for each in kept if _is_same(each, wanted)), None) or closest(
             wanted, list(kept)
         )
         if title is None:
@@ -176,9 +176,9 @@ class WebTools:
                 say("web_no_bookmark", name=wanted),
                 status="not_found",
                 reason_code="unknown_bookmark",
-                valid_options=_most_like(wanted, list(kept)),
+                valid_options=_find_similar(wanted, list(kept)),
             )
-        address = str(checked(kept[title].text))
+        address = str(check_address(kept[title].text))
         if self._settings.browser:
             await _open([*self._settings.browser, address])
         speech = say("web_opened" if self._settings.browser else "web_bookmark_is", name=title)
@@ -186,7 +186,7 @@ class WebTools:
         return ToolResult(result=result, speech=speech)
 
 
-async def _extracted(
+async def _extract(
     process: asyncio.subprocess.Process, page: Fetched, characters: int
 ) -> dict[str, str]:
     """Return the title, text and date of a page."""
@@ -204,7 +204,9 @@ async def _extracted(
 def _is_readable(url: str) -> bool:
     """Return whether a search result is a web URL of allowed length, with visible characters."""
     try:
-        return len(url) <= _MAX_URL_LENGTH and without_unseen(url) == url and bool(checked(url))
+        return (
+            len(url) <= _MAX_URL_LENGTH and without_unseen(url) == url and bool(check_address(url))
+        )
     except ToolError:
         return False
 
@@ -223,7 +225,7 @@ def _kind_of(page: Fetched) -> str:
     raise ToolError(message, status="failed", reason_code="no_text")
 
 
-def _most_like(name: str, names: Sequence[str]) -> list[str]:
+def _find_similar(name: str, names: Sequence[str]) -> list[str]:
     """Return the names most similar to a name, the most similar first."""
     from rapidfuzz import process, utils
 
@@ -258,7 +260,7 @@ async def _bookmarks(ctx: ToolContext) -> Sequence[Note]:
     return found.notes
 
 
-def _same(title: str, name: str) -> bool:
+def _is_same(title: str, name: str) -> bool:
     return title.casefold() == name.casefold()
 
 
@@ -267,7 +269,7 @@ def _line(text: str) -> str:
     return without_unseen(" ".join(utf8_text(text).split()))[:_MAX_LINE_LENGTH]
 
 
-def _too_slow() -> ToolError:
+def _timeout_error() -> ToolError:
     return ToolError(say("web_too_slow"), status="timeout", retryable=True, reason_code="too_slow")
 
 

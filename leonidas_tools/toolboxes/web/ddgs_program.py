@@ -13,7 +13,7 @@ from typing import Any
 _MAX_BYTES = 1 << 30
 
 
-def found(asked: dict[str, Any]) -> dict[str, Any]:
+def search(asked: dict[str, Any]) -> dict[str, Any]:
     """Return the results, or whether the search engines are unreachable."""
     from ddgs import DDGS
     from ddgs.exceptions import DDGSException
@@ -32,7 +32,7 @@ def found(asked: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Read a query from the standard input, and write its results, with a limit of the memory."""
     resource.setrlimit(resource.RLIMIT_DATA, (_MAX_BYTES, _MAX_BYTES))
-    json.dump(found(json.load(sys.stdin)), sys.stdout)
+    json.dump(search(json.load(sys.stdin)), sys.stdout)
 
 
 if __name__ == "__main__":

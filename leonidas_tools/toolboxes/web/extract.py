@@ -48,12 +48,12 @@ _KNOWN = re.compile(
 """The character sets of the web; some other codecs of Python are very slow."""
 
 
-def decoded(body: bytes, charset: str) -> str:
+def decode(body: bytes, charset: str) -> str:
     """Decode a page by its byte order mark, the server, the page itself, UTF-8, or a guess."""
     for mark, name in _MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
-    for name in _named(body, charset):
+    for name in _find_encodings(body, charset):
         try:
             return body.decode(name)
         except UnicodeDecodeError as error:
@@ -65,7 +65,7 @@ def decoded(body: bytes, charset: str) -> str:
     return body.decode("utf-8" if guessed is None else guessed.encoding, "replace")
 
 
-def _named(body: bytes, charset: str) -> Iterator[str]:
+def _find_encodings(body: bytes, charset: str) -> Iterator[str]:
     """Yield the character sets to try, the most reliable first."""
     match = _META.search(body[:_HEAD_BYTES])
     for label in (charset, match[1].decode("ascii") if match else "", "utf-8"):
@@ -78,7 +78,7 @@ def _named(body: bytes, charset: str) -> Iterator[str]:
             yield name
 
 
-def extracted(text: str) -> dict[str, str]:
+def extract(text: str) -> dict[str, str]:
     """Return the title, text and date of an HTML page, without hidden text."""
     import trafilatura
 
@@ -119,8 +119,8 @@ def main() -> None:
     body = sys.stdin.buffer.read()
     most_bytes = min(_MIN_BYTES + _BYTES_PER_BYTE * len(body), _MAX_BYTES)
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
-    text = decoded(body, asked["charset"])
-    found = extracted(text) if asked["is_html"] else {"title": "", "text": text, "date": ""}
+    text = decode(body, asked["charset"])
+    found = extract(text) if asked["is_html"] else {"title": "", "text": text, "date": ""}
     most = asked["characters"]
     found["text"] = found["text"][:most]
     found["title"] = found["title"][:most]

@@ -85,7 +85,7 @@ class Fetcher:
         Raises:
             ToolError: The URL is not allowed, or the server does not return the page.
         """
-        url = checked(address)
+        url = check_address(address)
         for _ in range(_MAX_REDIRECTS + 1):
             found = await self._fetch_one(url)
             if isinstance(found, Fetched):
@@ -106,13 +106,13 @@ class Fetcher:
                     for name, value in response.headers
                 }
                 if response.status in _REDIRECTS and "location" in headers:
-                    return checked(headers["location"], url)
+                    return check_address(headers["location"], url)
                 _check_status(response.status)
                 return await self._read(url, headers, response)
         except httpcore2.ConnectError as error:
             cause = error.__cause__ or error.__context__
             is_refused = isinstance(cause, ssl.SSLCertVerificationError)
-            raise _untrusted_host(url.host) if is_refused else unreachable(url.host) from None
+            raise _certificate_error(url.host) if is_refused else unreachable(url.host) from None
         except (
             httpcore2.NetworkError,
             httpcore2.ProtocolError,
@@ -215,7 +215,7 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
 
-def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
+def check_address(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
     """Return a web URL without its fragment.
 
     Raises:
@@ -248,7 +248,7 @@ def _is_host(host: str) -> bool:
     return len(host) <= _MAX_HOST_LENGTH and _HOST.fullmatch(host) is not None
 
 
-def _untrusted_host(host: str) -> ToolError:
+def _certificate_error(host: str) -> ToolError:
     message = say("web_certificate", host=host)
     return ToolError(message, status="unavailable", reason_code="certificate")
 
