@@ -276,7 +276,7 @@ LimitOrOff = Annotated[
     BeforeValidator(number),
     WrapValidator(or_off),
     _AS_IT_IS,
-    WithJsonSchema(or_off(_number_schema("integer", nullable=False, minimum=1))),
+    WithJsonSchema(_add_off(_number_schema("integer", nullable=False, minimum=1))),
 ]
 """A limit with a default, which an empty value must not switch off."""
 Retries = Annotated[
