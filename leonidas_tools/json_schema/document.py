@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,6 +12,7 @@ from urllib.parse import unquote
 import jsonschema_rs
 
 from leonidas_tools.errors import SchemaError
+from leonidas_tools.redaction.visible import visible_logger
 
 MAX_ARGUMENT_DEPTH: Final = 100
 MAX_SCHEMA_DEPTH: Final = 200
@@ -61,7 +61,8 @@ _VALUES: Final = frozenset({"const", "default", "enum", "examples"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _NAMES: Final = ("$id", "id", "$anchor", "$dynamicAnchor")
 _GOES_DEEP: Final = frozenset({*_REFERENCES, "uniqueItems"})
-_LOGGER: Final = logging.getLogger(__name__)
+
+logger = visible_logger(__name__)
 
 
 class Document:
@@ -161,7 +162,7 @@ class Document:
             self.schema = copy.deepcopy(self.schema)
             _remove_patterns(self.schema, unchecked)
         for pattern in unchecked:
-            _LOGGER.warning(
+            logger.warning(
                 "The pattern %.100r is not checked: lookaround and backreferences are not linear",
                 pattern,
             )

@@ -412,7 +412,7 @@ async def test_without_the_database_each_call_runs_and_few_wait_for_it(
     assert [(await other.read("a")).cached for _ in range(3)] == [False] * 3
     assert other.runs == ["b", "a", "a", "a"]
     tried = other.tools.store.cached_results
-    assert tried._rests
+    assert tried._is_resting
     fault.ends.set()
     await until(lambda: not tried._tasks)
     monkeypatch.setattr(cached_results, "_WAITING_SECONDS", 60.0)
