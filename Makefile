@@ -26,8 +26,8 @@ run: $(READY)  ## a session with tools: simulated, or real with GEMINI_API_KEY
 
 # Each of the many processes that the tests start would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
-# Two workers more than there are cores, since many tests wait for other processes.
-PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+# Four workers more than there are cores, since many tests wait for other processes.
+PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
 PARALLEL := $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal
 
 test: $(READY)  ## the tests, but for slow ones that no promise rests on, with fewer examples; ARGS='-k cancel' selects

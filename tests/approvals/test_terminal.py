@@ -70,6 +70,7 @@ def test_the_console_writes_out_what_would_rewrite_it(sign):
 LONG = "ls; " + "a" * 100_000 + "; rm -rf /"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filling", ["a", "\n", "\u200b", "\u3000", "火", "a\n" * 10], ids=ascii)
 async def test_a_long_argument_does_not_push_the_question_off_the_screen(filling):
     title = f"Run ls {filling * 100_000}; rm -rf /?"

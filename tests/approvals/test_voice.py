@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolSession, tool
+from leonidas_tools.approvals import evidence
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.errors import RetryableError
@@ -168,7 +169,8 @@ async def test_after_three_unclear_answers_the_call_is_denied():
     assert bank.told("tool_approval_answer")[-1]["decision"] == "deny"
 
 
-async def test_a_confirmation_without_an_answer_uses_up_nothing():
+async def test_a_confirmation_without_an_answer_uses_up_nothing(monkeypatch):
+    monkeypatch.setattr(evidence, "_HEAR_SECONDS", 0.05)
     bank = Bank(policies={"loop": "off"})
     approval = await bank.ask()
     bank.transcript.user_said("Send it.")

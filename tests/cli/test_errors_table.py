@@ -138,6 +138,7 @@ NEEDS_SETTINGS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "code", "names", "todo"), CASES, ids=[case[0] for case in CASES])
 def test_a_mistake_is_named_with_what_to_do_next(
     leonidas, settings, tmp_path, typed, code, names, todo

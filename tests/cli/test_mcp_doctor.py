@@ -281,6 +281,7 @@ FAILING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FAILING)
 def test_a_command_that_is_no_server_is_reported_with_the_reason(examine, case):
     server, step, message, hint = FAILING[case]

@@ -104,6 +104,7 @@ def test_what_a_policy_does_is_seen_at_the_beginning_of_its_line(leonidas, tmp_p
     assert finished.stderr == ""
 
 
+@pytest.mark.slow
 def test_no_scenario_finds_what_another_has_cached(leonidas, settings, tmp_path):
     with settings.open("a") as file:
         file.write("tools: {get_weather: {cache_seconds: 600}}\n")
@@ -167,6 +168,7 @@ def test_a_session_is_a_json_object_a_line(leonidas, settings):
     }
 
 
+@pytest.mark.slow
 def test_several_scenarios_play_one_after_another(leonidas, settings):
     finished = leonidas("run", "burst", "cancel", "--json", "--speed", 10, "--config", settings)
     assert finished.returncode == 0, finished.stderr
@@ -290,6 +292,7 @@ def test_a_mistake_of_the_user_is_one_line_and_ends_with_2(leonidas, arguments, 
     assert "Traceback" not in finished.stderr
 
 
+@pytest.mark.slow
 def test_help_names_every_command(started):
     finished = started("--help")
     assert finished.returncode == 0
@@ -297,6 +300,7 @@ def test_help_names_every_command(started):
         assert f"\n  {name} " in finished.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", ["", "Hello?\n"])
 def test_a_session_that_never_connects_fails_and_shows_why(leonidas, settings, typed):
     with LiveSimulator(Scenario()) as simulator:
@@ -320,6 +324,7 @@ def test_a_closed_pipe_ends_the_program_quietly(command, environment, settings, 
         assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_scenarios_that_ship_play_with_the_settings_that_ship(leonidas, tmp_path):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "tools.yaml").write_text("version: 1\n")
@@ -332,6 +337,7 @@ def test_scenarios_that_ship_play_with_the_settings_that_ship(leonidas, tmp_path
     )
 
 
+@pytest.mark.slow
 def test_a_scenario_says_what_it_needs(leonidas, settings, tmp_path):
     file = tmp_path / "needy.yaml"
     file.write_text("name: Needy\nneeds: a shop\nsteps: [{call: {name: buy}}]\n")
@@ -340,6 +346,7 @@ def test_a_scenario_says_what_it_needs(leonidas, settings, tmp_path):
     assert "\n✗ the scenario needs a shop\n" in finished.stdout
 
 
+@pytest.mark.slow
 def test_a_scenario_speaks_while_a_tool_runs(leonidas, settings, scenario):
     flights = {
         "id": "it",
@@ -357,6 +364,7 @@ def test_a_scenario_speaks_while_a_tool_runs(leonidas, settings, scenario):
     assert [each["status"] for each in events(finished)[-1]["calls"]] == ["cancelled"]
 
 
+@pytest.mark.slow
 def test_each_scenario_after_the_first_has_a_title(leonidas, settings, scenario):
     file = scenario({"say": "Hello."}, "turn_complete")
     finished = leonidas("run", file, file, "--speed", "0", "--config", settings)
@@ -411,6 +419,7 @@ def test_a_person_has_more_time_to_type_than_a_scenario_gives(
     assert "Thank you." in shown
 
 
+@pytest.mark.slow
 def test_a_scenario_that_waits_in_vain_names_what_it_waited_for_and_how_long(leonidas, scenario):
     wait = {"wait_for_input": {"kind": "text", "within_seconds": 0.01}}
     shown = leonidas("run", scenario(wait)).stdout
@@ -436,6 +445,7 @@ def test_debug_shows_the_traceback_of_a_tool_and_the_model_never_reads_it(leonid
     assert "1234" not in plain.stderr + plain.stdout + shown.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["", "mcp", "history", "policy", "tools"])
 def test_the_help_shows_the_summary_of_each_command_whole(leonidas, group):
     shown = leonidas(*group.split(), "-h").stdout.partition("Commands:")[2]
@@ -443,6 +453,7 @@ def test_the_help_shows_the_summary_of_each_command_whole(leonidas, group):
     assert "..." not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("-h",), ("tools", "-h"), ("run", "-h")])
 def test_help_has_a_short_option(leonidas, arguments):
     assert leonidas(*arguments).stdout.startswith("Usage: ")

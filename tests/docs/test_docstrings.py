@@ -16,6 +16,7 @@ def modules():
             yield ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(modules()))
 def test_the_examples_of_a_module_do_what_they_say(name):
     found = doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name), name)

@@ -75,6 +75,7 @@ def empty_folder(tmp_path, monkeypatch):
     forget_modules_in(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_examples_of_a_page_run_as_pasted_into_an_empty_folder(page, empty_folder, caplog):
     parsers = [
@@ -128,6 +129,7 @@ def explained_calls(page):
 EXPLAINED = [page for page in MANUAL if explained_calls(page)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", EXPLAINED, ids=name_of)
 def test_the_calls_that_a_page_explains_are_explained_as_pasted(page, empty_folder):
     parsers = [

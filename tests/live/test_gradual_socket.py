@@ -31,7 +31,7 @@ LONG_PING = b"\x89\x7d" + bytes(125)
 async def connected_to(play, **options):
     """Yields the connection of a client to a server that plays this."""
     async with (
-        serve(play, "127.0.0.1", 0, compression=None) as server,
+        serve(play, "127.0.0.1", 0, compression=None, close_timeout=0.1) as server,
         connect(
             f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}",
             create_connection=GradualSocket,

@@ -6,6 +6,7 @@ import logging
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
 from google import genai
 from google.genai import types
 
@@ -182,6 +183,7 @@ async def test_a_log_that_is_not_wanted_is_not_there(chain, caplog):
     assert "line 0" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_flood_of_logs_is_cut_and_delays_no_call(chain, caplog):
     tools = await chain(forked("older.py", tools={"flood": {"timeout": 100}}))
     async with asyncio.timeout(110):

@@ -74,6 +74,7 @@ async def test_calls_of_one_server_run_side_by_side(serve):
     waiting.cancel()
 
 
+@pytest.mark.slow
 async def test_more_calls_than_a_server_reads_at_once_hold_up_none_of_its_answers(serve):
     server = await serve(forked("bad.py", "talkative")).ready()
     text = "as long as it likes " * 100

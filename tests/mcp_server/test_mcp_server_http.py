@@ -48,6 +48,7 @@ async def test_garbage_is_refused_and_harms_no_other_client(serve, body, headers
     assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_a_body_of_100_megabytes_is_refused_before_it_is_read(serve, version):
     serving = await serve(add)

@@ -119,6 +119,7 @@ async def test_different_arguments_that_are_too_large_are_no_loop(name, made):
     assert all(event.call.arguments == {} for event in kitchen.events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", TOO_LARGE.values(), ids=TOO_LARGE)
 async def test_the_same_arguments_that_are_too_large_are_a_loop(made):
     kitchen, session, arguments = Kitchen(), ToolSession("ana"), made()

@@ -199,6 +199,7 @@ async def test_many_lines_are_found_piece_by_piece() -> None:
     assert lines == [line for line in LINES.splitlines() if "9" in line]
 
 
+@pytest.mark.slow
 async def test_a_result_of_very_many_lines_is_searched_beside_the_event_loop() -> None:
     tools = returning("a\r\n" * 300_000, max_result_tokens=9, overflow="spill")
     handle = (await tools.execute("get")).result["handle"]

@@ -279,6 +279,7 @@ async def test_old_calls_go_and_so_do_too_many(settings, tell):
         assert [call.result for call in kept] == list(range(600, 1300))
 
 
+@pytest.mark.slow
 async def test_what_is_pruned_makes_the_file_smaller(file, tell):
     async with Store(file) as store:
         told = tell(store, now=1_000.0)

@@ -155,6 +155,7 @@ async def test_new_and_changed_files_are_named(make, root):
     assert (root / "d" / "new").read_text() == "abc"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
 async def test_figures_come_back_as_pictures(make, backend):
     code = """

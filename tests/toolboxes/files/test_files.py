@@ -599,6 +599,7 @@ async def test_a_search_in_a_folder_reads_no_file_of_more_than_64_megabytes(tool
     assert [each["path"] for each in found["result"]["matches"]] == ["b.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("rg", "prlimit")
 def test_an_expression_with_many_states_takes_little_memory(root):
     """Ripgrep keeps the states of an expression, by default up to 1 GB in each thread."""

@@ -53,6 +53,7 @@ BRAVE = {
 # Reading pages.
 
 
+@pytest.mark.slow
 async def test_the_text_of_a_page_is_read_without_what_is_around_it(service, ask):
     service.gives("/bread", BREAD)
     answer = await ask("read_page", {"url": f"{service.address}/bread#crust"})
@@ -65,6 +66,7 @@ async def test_the_text_of_a_page_is_read_without_what_is_around_it(service, ask
     assert answer["speech"] == "I have read the page Bread."
 
 
+@pytest.mark.slow
 async def test_a_long_page_is_read_in_parts(service, ask):
     service.gives("/long", "abcdefghij" * 10, content_type="text/plain")
     url = f"{service.address}/long"
@@ -106,6 +108,7 @@ async def test_a_redirect_is_followed(service, ask):
     assert answer["result"]["url"] == f"{service.address}/bread"
 
 
+@pytest.mark.slow
 async def test_no_character_of_a_page_is_invisible(service, ask):
     page = "one\u202etwo\U000e0041 sil\u00adla\u00adble"  # words are hyphenated unseen
     service.gives("/p", page, content_type="text/plain; charset=utf-8")
@@ -124,6 +127,7 @@ HIDDEN = [
 ]
 
 
+@pytest.mark.slow
 async def test_no_text_that_a_page_hides_is_read(service, ask):
     paragraphs = "<p>Bread needs flour.</p>".join(["", *HIDDEN, ""])
     service.gives("/p", f"<html><body>{paragraphs}<p>It needs salt.</p></body></html>")
@@ -137,6 +141,7 @@ async def test_no_text_that_a_page_hides_is_read(service, ask):
 SEEN = "<p style='font-size:0.9em; opacity: 0.8'>Bread needs flour.</p>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [SEEN, f"<body style='visibility:hidden'>{SEEN}</body>"])
 async def test_a_page_of_one_element_is_read(service, ask, page):
     service.gives("/p", page)
@@ -174,6 +179,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "status", "code"), FAULTS.values(), ids=FAULTS)
 async def test_what_is_wrong_with_a_page_is_named(service, ask, given, status, code):
     service.gives("/p", **{"body": "some text", **given})
@@ -183,18 +189,21 @@ async def test_what_is_wrong_with_a_page_is_named(service, ask, given, status, c
         assert answer["reason_code"] == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "ends"), [(endless, "ok"), (broken, "unavailable")])
 async def test_a_server_that_behaves_badly_holds_nothing_up(service, ask, answer, ends):
     service.answers["/p"] = answer
     assert (await ask("read_page", {"url": f"{service.address}/p"}))["status"] == ends
 
 
+@pytest.mark.slow
 async def test_a_server_that_never_answers_runs_out_of_time(service, ask):
     service.answers["/p"] = lambda _: service.goes_on.wait()
     answer = await ask("read_page", {"url": f"{service.address}/p"}, timeout="50ms")
     assert (answer["status"], answer["retryable"]) == ("timeout", True)
 
 
+@pytest.mark.slow
 async def test_a_decompression_bomb_costs_no_more_than_a_page(service, ask):
     service.gives("/p", gzip.compress(b"a" * 50_000_000), content_encoding="gzip",
                   content_type="text/plain")  # fmt: skip
@@ -306,6 +315,7 @@ def test_a_public_address_is_one(address):
 # Searching.
 
 
+@pytest.mark.slow
 async def test_the_http_client_does_not_log_what_is_searched_for(service, ask, caplog):
     caplog.set_level(logging.DEBUG)
     service.gives("/search", json.dumps(SEARXNG), content_type="application/json")
@@ -316,6 +326,7 @@ async def test_the_http_client_does_not_log_what_is_searched_for(service, ask, c
     assert "4711" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_searxng_is_searched(service, ask):
     service.gives("/search", json.dumps(SEARXNG), content_type="application/json")
     answer = await ask(
@@ -334,6 +345,7 @@ async def test_searxng_is_searched(service, ask):
     assert (path, asked) == ("/search", {"q": ["bread"], "format": ["json"], "language": ["en"]})
 
 
+@pytest.mark.slow
 async def test_brave_is_searched_with_a_key_that_only_it_sees(service, ask):
     service.gives("/res/v1/web/search", json.dumps(BRAVE), content_type="application/json")
     answer = await ask(
@@ -369,6 +381,7 @@ SEARCH_FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "status"), SEARCH_FAULTS.values(), ids=SEARCH_FAULTS)
 async def test_a_search_that_cannot_be_had_is_never_made_up(service, ask, given, status):
     service.gives("/search", **{"body": json.dumps(SEARXNG), **given})
@@ -378,6 +391,7 @@ async def test_a_search_that_cannot_be_had_is_never_made_up(service, ask, given,
     assert (answer["status"], "result" in answer) == (status, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -396,6 +410,7 @@ def test_settings_that_cannot_work_are_refused(tmp_path, settings, why):
 # Bookmarks.
 
 
+@pytest.mark.slow
 async def test_a_bookmark_is_kept_for_its_user_and_found_by_a_similar_name(tmp_path):
     ana, ben = ToolSession(user="ana"), ToolSession(user="ben")
     async with runtime(tmp_path) as tools:
@@ -414,6 +429,7 @@ async def test_a_bookmark_is_kept_for_its_user_and_found_by_a_similar_name(tmp_p
     assert (other.status, other.reason_code) == ("not_found", "unknown_bookmark")
 
 
+@pytest.mark.slow
 async def test_a_bookmark_is_opened_by_the_browser_of_the_settings(tmp_path):
     opened = tmp_path / "opened"
     browser = ["/bin/sh", "-c", f'printf %s "$1" > {opened}.new && mv {opened}.new {opened}', "-"]
@@ -432,6 +448,7 @@ async def test_only_an_address_of_the_web_is_kept(ask, url):
     assert (await ask("bookmark", {"name": "x", "url": url}))["status"] == "invalid_argument"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["trafilatura", "ddgs"])
 def test_without_its_packages_it_is_refused_with_the_settings(tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
