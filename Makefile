@@ -1,13 +1,15 @@
 # Everything here needs only make and a Python from 3.11 on: `make PYTHON=/path/to/python3`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all check lint format types contracts docs picture generated screenshot bench soak fuzz voice clean
+.PHONY: help install lock hooks run test test-all check lint format types contracts docs changelog picture generated screenshot bench soak fuzz voice clean
 
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 VOICE_READY := $(VENV)/.installed-voice
+LOCK := requirements.lock
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint $(LOCK) --editable
 NODE_SERVER := @modelcontextprotocol/server-everything
 
 help:  ## this list
@@ -15,6 +17,15 @@ help:  ## this list
 
 install: $(READY)  ## sets up .venv with all that the other targets need
 	@echo "Installed in $(VENV); the program is $(BIN)/leonidas"
+
+# Needs no installation of today's pyproject.toml: the present lock may contradict it.
+lock:  ## writes the lock of all dependencies; ARGS=--upgrade takes the newest releases
+	@test -x $(BIN)/uv || $(MAKE) install
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --all-extras --python-version 3.11 \
+		--no-header --no-annotate --no-emit-index-url --output-file $(LOCK) $(ARGS)
+
+hooks: $(READY)  ## has git run the checks of style before a commit, and types and contracts before a push
+	$(BIN)/pre-commit install
 
 # Where there is Node, a second scenario is played with an MCP server written for it.
 run: $(READY)  ## a session with tools: simulated, or real with GEMINI_API_KEY
@@ -59,6 +70,9 @@ docs: $(READY)  ## builds the documentation in build/docs
 	cd build/pages && $(CURDIR)/$(BIN)/zensical build --strict
 	@mv build/pages/build/docs build/docs && rm -rf build/pages
 
+changelog: $(READY)  ## prints the next section of the changelog, from changelog.d
+	$(BIN)/towncrier build --draft --version next
+
 picture: $(READY)  ## draws the rooms of the architecture from the code
 	$(BIN)/python -m tests.docs.rooms
 
@@ -88,7 +102,7 @@ clean:  ## removes .venv and all that was made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is made last: what was interrupted begins anew.
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(LOCK)
 	@set -e; \
 	new_enough() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }; \
 	python="$(PYTHON)"; \
@@ -111,10 +125,10 @@ $(READY): pyproject.toml
 	fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version); this takes some minutes, in which pip prints nothing"; \
 	if [ ! -x $(BIN)/python ]; then "$$python" -m venv $(VENV); fi; \
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'; \
+	$(INSTALL) '.[dev]'; \
 	touch $@
 
 $(VOICE_READY): $(READY)
 	@echo "Installing a voice and a speech recogniser for the tests, about 280 MB"
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev,voice-test]'
+	$(INSTALL) '.[dev,voice-test]'
 	touch $@
