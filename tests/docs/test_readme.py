@@ -99,7 +99,7 @@ def typed_commands(page):
     return [each for each in words if each and not {"|", "..."} & set(each)]
 
 
-MANUAL = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names options alone
+MANUAL = [page for page in PAGES if page.name != "CHANGELOG.md"]  # of older releases, too
 
 
 @pytest.mark.parametrize("page", MANUAL, ids=name_of)
