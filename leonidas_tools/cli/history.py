@@ -188,7 +188,7 @@ def sessions(
     place: Place = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the sessions, the latest first.
+    """List the sessions with their calls and the tokens of the live model, the latest first.
 
     Example: leonidas history sessions --limit 10
     """
@@ -202,10 +202,13 @@ def sessions(
         _write_lines(found)
         return
     console = terminal.output()
-    rows = terminal.table(console, "session", "user", "began", "calls", "failures", "asked first")
+    columns = ("session", "user", "began", "calls", "failures", "asked first", "tokens", "cost")
+    rows = terminal.table(console, *columns)
     for each in found:
-        counts = (each.calls, each.failures, each.pending_approvals)
-        rows.add_row(each.session, each.user, _when(each.started), *map(str, counts))
+        tokens = each.input_tokens + each.output_tokens
+        counts = (each.calls, each.failures, each.pending_approvals, tokens)
+        cost = "" if each.cost is None else f"{each.cost:.4f}"
+        rows.add_row(each.session, each.user, _when(each.started), *map(str, counts), cost)
     console.print(rows)
 
 
@@ -224,8 +227,8 @@ def replay(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> None:
     """Show the events of a session again, with their pauses.
 
-    The store has calls, approvals and long results, but neither audio nor transcripts. Secrets are
-    masked, and long values are cut.
+    The store has calls, approvals, long results and tokens, but neither audio nor transcripts.
+    Secrets are masked, and long values are cut.
 
     Example: leonidas history replay SESSION --speed 0
     """

@@ -206,6 +206,7 @@ class GatewayConversation:
         self._opened = asyncio.Event()
         self._active = asyncio.Event()
         self._asked: set[str] = set()
+        self._is_at_limit = False
         self._messages = TokenBucket(per_second=_MESSAGES_PER_SECOND, at_once=_MAX_MESSAGES_AT_ONCE)
         self._texts = TokenBucket(per_second=_TEXTS_PER_SECOND, at_once=_MAX_TEXTS_AT_ONCE)
         self._sound_pace = TokenBucket(per_second=_SOUND_PACE, at_once=_MAX_SOUND_SECONDS_AT_ONCE)
@@ -390,6 +391,8 @@ class GatewayConversation:
                     self._hear(part)
         except Exception as error:
             raise self._close_error(error) from error
+        if self._is_at_limit:
+            raise CloseError(REFUSED, "usage_limit", "A limit of tokens or costs is reached")
         raise CloseError(ENDED, "ended", "The agent has ended the conversation")
 
     def _close_error(self, error: BaseException) -> CloseError:
@@ -415,6 +418,7 @@ class GatewayConversation:
         if (happened := part.metadata.get(LIVE_EVENT)) is not None:
             if happened["event"] == "connection_opened" and not self._opened.is_set():
                 self._begin(resumed=bool(happened["resumed"]))
+            self._is_at_limit |= happened.get("state") == "reached"
             return
         self._moment.record_part(part)
         if part.metadata.get("interrupted"):

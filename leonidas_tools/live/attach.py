@@ -107,6 +107,7 @@ class _PlainSession(Stage):
         profile = profile_for(model, vertex=vertex) if model else find_profile(UNKNOWN)
         # A copy with the same socket keeps the methods that the wrappers replace.
         self._session = copy.copy(session)
+        self.model = model
         self._tools = tools
         self._conversation = conversation
         self._typed: asyncio.Queue[ProcessorPart] = asyncio.Queue()
@@ -171,6 +172,11 @@ class _PlainSession(Stage):
             else:  # the user's program has sent it already
                 self._state.turn.user_spoke(self._state.now())
                 self._state.calls.note_user_input()
+        self._state.out.close()  # only a limit ends the input
+
+    async def end_at_limit(self) -> None:
+        """Close the connection, which ends the user's own loop, too."""
+        await self._session.close()
 
     async def _send(self) -> None:
         """Send function responses as they become ready, until the connection is lost."""

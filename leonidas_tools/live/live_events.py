@@ -142,10 +142,10 @@ class LiveEvents:
         """Handle a part of the user's input."""
         self._turns.typed(part)
 
-    def close(self) -> None:
+    def close(self, reason: str | None = None) -> None:
         """End both turns, and publish `session_ended`."""
         self._turns.close()
-        self.tell("session_ended")
+        self.tell("session_ended", **({} if reason is None else {"reason": reason}))
 
     def tell(self, event: str, **data: Any) -> None:
         """Publish an event of the session."""

@@ -20,6 +20,7 @@ from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents, read_typed_t
 from leonidas_tools.live.messages import is_input
 from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.part_queue import PartQueue, is_speech
+from leonidas_tools.live.usage_limits import SessionUsage
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.answers import (
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _OTHER_CONNECTION = ("connection_lost", "connection_renewed")
+_CLOSING_SECONDS = 30.0
+"""Seconds in which the model may say goodbye at a limit."""
 
 CALLS_SUBSTREAM = "function_call"
 """Substream of calls, responses and cancellations; upstream uses the same name."""
@@ -145,6 +148,17 @@ class _Loop:
         self._events = LiveEvents(runtime, session)
         self._notices = None if runtime is None else runtime.notices
         self._silence = SilenceFiller(runtime, show=self.out.put, say=self._interim)
+        self._deadline = asyncio.timeout(None)
+        self._usage = None
+        if runtime is not None:
+            self._usage = SessionUsage(
+                runtime,
+                session,
+                live.model,
+                show=self.out.put,
+                tell=self._tell_late,
+                end=self._end_at_limit,
+            )
         self._last_in_tools: ProcessorPart | None = None
         """The newest part that the tools have received and not yet returned."""
         self._is_traced = is_traced
@@ -165,7 +179,8 @@ class _Loop:
             # A context of its own: a lost connection ends this context and not the caller's.
             async with processor.context():
                 reading = processor.create_task(self._read(content))
-                await self._converse()
+                if self._usage is None or await self._usage.admits():
+                    await self._converse_until_limit()
                 reading.cancel()
         except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
             failure = None if is_closed_by_server(error) else error
@@ -174,8 +189,11 @@ class _Loop:
                 end()
             approvals.withdraw_all()  # the user has disconnected
             self._silence.close()
-            self._events.close()
+            is_at_limit = self._usage is not None and self._usage.is_reached
+            self._events.close("usage_limit" if is_at_limit else None)
             self.out.close(failure)
+            if is_at_limit and hasattr(self._model, "end_at_limit"):
+                await self._model.end_at_limit()
 
     async def _read(self, content: AsyncIterable[ProcessorPart]) -> None:
         """Read the user's input, and route each part to the model, the tools or the listener."""
@@ -201,6 +219,19 @@ class _Loop:
         with stream.shared(session=self._session):
             async for answer in self._tools([asked]):
                 self.out.put(answer)
+
+    async def _converse_until_limit(self) -> None:
+        try:
+            async with self._deadline:
+                await self._converse()
+        except TimeoutError:
+            if not self._deadline.expired():
+                raise
+
+    def _end_at_limit(self) -> None:
+        """End the session after the model's reply, or after half a minute."""
+        self._inbox.end_input()
+        self._deadline.reschedule(asyncio.get_running_loop().time() + _CLOSING_SECONDS)
 
     async def _converse(self) -> None:
         with stream.shared(session=self._session, tools=self._tools):
@@ -249,6 +280,7 @@ class _Loop:
         async for part in self._said():
             if not isinstance(part.metadata, dict):
                 continue  # no processor can read it
+            self._count(part)
             inner = part.part
             if inner.function_call is not None:
                 # The client sends no response without an id, so a call without an id gets one.
@@ -304,9 +336,15 @@ class _Loop:
         """
         if self._last_in_tools is not None:
             return False
+        self._count(part)
         self._note(part)
         self.out.put(part)
         return True
+
+    def _count(self, part: ProcessorPart) -> None:
+        """Count the tokens of a part of the model's output."""
+        if self._usage is not None:
+            self._usage.heard(part)
 
     def _note(self, part: ProcessorPart) -> None:
         """Record a part of the model's output."""

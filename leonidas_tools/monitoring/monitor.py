@@ -18,6 +18,7 @@ from leonidas_tools.monitoring.event_stream import EventStream
 from leonidas_tools.monitoring.health import Health, Vitals
 from leonidas_tools.monitoring.history import History
 from leonidas_tools.monitoring.ledger import Ledger
+from leonidas_tools.monitoring.live_tokens import LiveTokens
 from leonidas_tools.monitoring.metrics import Metrics, SessionCallRate
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
@@ -91,6 +92,8 @@ class Monitor:
             on_first_reader=lambda: self._listeners.subscribe(self.events),
         )
         """The event stream; see `EventStream.subscribe`."""
+        self.live_tokens = LiveTokens()
+        """The tokens of live sessions."""
         self._listeners = Listeners[ToolEvent]("events")
         self._alerts.subscribe(lambda alert: self.events.publish("alert", **alert.to_json()))
         self._latest_session: Callable[[], ToolSession | None] = lambda: None
@@ -258,6 +261,7 @@ class Monitor:
             lambda: self._ledger.in_flight,
             self._alerts,
             self._vitals.breakers,
+            self.live_tokens,
         )
 
     @asynccontextmanager

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from leonidas_tools.monitoring.alerts import Alerts
+    from leonidas_tools.monitoring.live_tokens import LiveTokens
     from leonidas_tools.monitoring.metrics import ToolMetrics
 
 _LABELS = ("tool", "category")
@@ -39,12 +40,14 @@ class PrometheusExporter(Collector):
         tools: Callable[[], Iterable[ToolMetrics]],
         in_flight: Callable[[], int],
         alerts: Alerts,
-        breakers: Callable[[], Mapping[str, str]] = dict,
+        breakers: Callable[[], Mapping[str, str]],
+        live_tokens: LiveTokens,
     ) -> None:
         self._tools = tools
         self._in_flight = in_flight
         self._alerts = alerts
         self._breakers = breakers
+        self._live_tokens = live_tokens
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -59,6 +62,14 @@ class PrometheusExporter(Collector):
         )
         yield from self._alert_metrics()
         yield from _breaker_metrics(self._breakers())
+        tokens = CounterMetricFamily(
+            "leonidas_live_tokens",
+            "Tokens of live sessions.",
+            labels=("model", "direction", "modality"),
+        )
+        for labels, count in self._live_tokens.by_kind.copy().items():
+            tokens.add_metric(labels, count)
+        yield tokens
 
     def exposition(self) -> bytes:
         """Return the page in the text format of Prometheus."""

@@ -1223,6 +1223,39 @@ TEXTS: Mapping[str, Text] = {
         "A reminder that was set earlier is due. Tell the user now; call no tool for it.",
         "The model receives a reminder that fires.",
     ),
+    "usage_low": Text(
+        "We have about {percent} percent of our limit left.",
+        "A live session nears a limit of `usage`; spoken.",
+        more=("left",),
+    ),
+    "usage_low_pt": Text(
+        "Temos ainda cerca de {percent} por cento do nosso limite.",
+        "The same in Portuguese.",
+        more=("left",),
+    ),
+    "usage_low_zh": Text(
+        "我们的额度还剩大约百分之{percent}。", "The same in Chinese.", more=("left",)
+    ),
+    "usage_reached": Text(
+        "We have reached our limit, so I have to end here. Goodbye!",
+        "A live session reaches a limit of `usage`; spoken.",
+    ),
+    "usage_reached_pt": Text(
+        "Chegámos ao nosso limite, por isso termino aqui. Adeus!", "The same in Portuguese."
+    ),
+    "usage_reached_zh": Text(
+        "我们的额度用完了，只能到这里。再见！",  # noqa: RUF001 - Chinese punctuation
+        "The same in Chinese.",
+    ),
+    "tell_usage_low": Text(
+        "Tell the user this sentence in the user's language, and continue; call no tool for it.",
+        "The model receives `usage_low`.",
+    ),
+    "tell_usage_reached": Text(
+        "The conversation ends now. Tell the user this sentence in the user's language, and say "
+        "nothing else; call no tool.",
+        "The model receives `usage_reached`.",
+    ),
     # The toolbox of memory.
     "memories_need_store": Text(
         "Nothing can be remembered here: no store is enabled. Tell the user.",

@@ -68,11 +68,13 @@ class StoreBinding:
             yield
             return
         async with self.store:
-            unsubscribe = monitor.subscribe(self.store.sink)
+            live = monitor.events.live_listeners
+            ends = [monitor.subscribe(self.store.sink), live.subscribe(self.store.usage.on_live)]
             try:
                 yield
             finally:
-                unsubscribe()
+                for end in ends:
+                    end()
 
 
 def _made(settings: StoreSettings) -> Store:

@@ -44,6 +44,7 @@ from leonidas_tools.settings.temporal_settings import TemporalSettings
 from leonidas_tools.settings.text_settings import TextSettings
 from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
 from leonidas_tools.settings.toolbox_settings import ToolboxSettings
+from leonidas_tools.settings.usage_settings import ModelPrices, UsageLimit, UsageSettings
 from leonidas_tools.tools.discovery import OWN_TOOLBOXES, find_toolbox
 
 if TYPE_CHECKING:
@@ -95,6 +96,9 @@ def settings_schema() -> dict[str, Any]:
         TextSettings,
         ToolConfiguration,
         ToolOverrides,
+        ModelPrices,
+        UsageLimit,
+        UsageSettings,
     ):
         _describe(schema["$defs"][model.__name__], model)
     schema["properties"]["toolboxes"]["items"] = _toolboxes(schema["$defs"])

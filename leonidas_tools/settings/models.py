@@ -54,6 +54,7 @@ from leonidas_tools.settings.tool_configuration import (
     merge,
 )
 from leonidas_tools.settings.toolbox_settings import NamedToolboxes
+from leonidas_tools.settings.usage_settings import UsageSettings
 from leonidas_tools.tools.metadata import ToolOrigin
 
 __all__ = [
@@ -228,6 +229,7 @@ class Settings(MaskedSettings):
         store: The records that are stored, and where.
         ray: The Ray cluster of the tools that run on one.
         texts: Other texts for the messages of the library to a model or a user.
+        usage: Prices of the tokens of live sessions, and limits.
 
     Example:
         >>> settings = Settings(
@@ -265,6 +267,7 @@ class Settings(MaskedSettings):
     texts: Annotated[TextSettings, BeforeValidator(mapping)] = Field(
         default_factory=TextSettings.model_construct
     )
+    usage: Annotated[UsageSettings, BeforeValidator(mapping)] = UsageSettings.model_construct()
     _written: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @property

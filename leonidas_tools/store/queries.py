@@ -7,7 +7,21 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, case, false, func, literal, or_, select, union_all, update
+from sqlalchemy import (
+    BigInteger,
+    Double,
+    and_,
+    case,
+    cast,
+    false,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from leonidas_tools.calls.call import CANCELLED_CALL, ResultStatus
 from leonidas_tools.calls.events import EventKind
@@ -20,7 +34,7 @@ from leonidas_tools.store.rows import (
     Step,
 )
 from leonidas_tools.store.runs import living_runs, lost_runs
-from leonidas_tools.store.schema import executions
+from leonidas_tools.store.schema import executions, usage
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
@@ -233,25 +247,39 @@ async def find_sessions(
     database: Database, *, user: str | None, limit: int | None
 ) -> list[SessionSummary]:
     """Return the sessions of each user, the latest first."""
-    bad = case((executions.c.status.in_((*_GOOD, _PENDING)), 0), else_=1)
-    pending = case((executions.c.status == _PENDING, 1), else_=0)
-    last = func.max(executions.c.started)
+    calls = select(
+        executions.c.session,
+        executions.c.user,
+        executions.c.started.label("at"),
+        literal(1).label("calls"),
+        case((executions.c.status.in_((*_GOOD, _PENDING)), 0), else_=1).label("failures"),
+        case((executions.c.status == _PENDING, 1), else_=0).label("pending_approvals"),
+        literal(0).label("input_tokens"),
+        literal(0).label("output_tokens"),
+        cast(null(), Double).label("cost"),
+    )
+    none, of = literal(0), usage.c
+    turns = select(
+        of.session, of.user, of.at, none, none, none, of.input_tokens, of.output_tokens, of.cost
+    )
+    records = union_all(calls, turns).subquery().c
+    counts = ("calls", "failures", "pending_approvals", "input_tokens", "output_tokens")
+    last = func.max(records.at)
     query = (
         select(
-            executions.c.session,
-            executions.c.user,
-            func.min(executions.c.started).label("started"),
+            records.session,
+            records.user,
+            func.min(records.at).label("started"),
             last.label("last"),
-            func.count().label("calls"),
-            func.sum(bad).label("failures"),
-            func.sum(pending).label("pending_approvals"),
+            *(cast(func.sum(records[name]), BigInteger).label(name) for name in counts),
+            func.sum(records.cost).label("cost"),
         )
-        .group_by(executions.c.session, executions.c.user)
+        .group_by(records.session, records.user)
         .order_by(last.desc())
         .limit(limit)
     )
     if user is not None:
-        query = query.where(executions.c.user == user)
+        query = query.where(records.user == user)
     async with database.reading() as connection:
         return [SessionSummary(**row._mapping) for row in await connection.execute(query)]  # noqa: SLF001 - its public name for the columns of a row
 

@@ -19,6 +19,7 @@ from leonidas_tools.store.schema import (
     results,
     runs,
     tasks,
+    usage,
 )
 from leonidas_tools.tools.metadata import ToolEffect
 
@@ -75,6 +76,8 @@ class Retention:
         deleted += await self._delete(approvals, approvals.c.requested < oldest, not_(_is_open()))
         deleted += await self._delete(tasks, tasks.c.updated < oldest)
         deleted += await self._delete(conversations, conversations.c.started < oldest)
+        day_ago = time.time() - RESUMABLE_SECONDS  # limits count a day, and resumed sessions
+        deleted += await self._delete(usage, usage.c.at < min(oldest, day_ago))
         deleted += await self._delete(runs, runs.c.seen < oldest)
         if deleted and self._database.is_file:
             await self._shrink()

@@ -103,11 +103,14 @@ class SessionSummary(_Row):
     Args:
         session: Its id.
         user: Its user; `local` without a user, `=local` for a user of that name.
-        started: The start of its first call, in seconds since the epoch.
-        last: The start of its last call.
+        started: The time of its first record, in seconds since the epoch.
+        last: The time of its last record.
         calls: The number of calls.
         failures: The number of failed calls.
         pending_approvals: The number of calls that asked for approval and did not run.
+        input_tokens: The number of tokens that a live model has read.
+        output_tokens: The number of tokens that it has generated.
+        cost: Their cost; `None` if none of them has a price.
     """
 
     session: str
@@ -117,6 +120,9 @@ class SessionSummary(_Row):
     calls: int
     failures: int
     pending_approvals: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

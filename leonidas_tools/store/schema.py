@@ -223,6 +223,23 @@ conversations = Table(
 )
 Index("conversations_by_user", conversations.c.user, conversations.c.started)
 
+usage = Table(
+    "usage",
+    TABLES,
+    Column("id", Text, primary_key=True),
+    Column("session", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("turn", Integer, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("tokens", Text, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cost", Double),
+)
+Index("usage_by_session", usage.c.session, usage.c.at)
+Index("usage_by_user", usage.c.user, usage.c.at)
+
 cached_results = Table(
     "cached_results",
     TABLES,
@@ -321,6 +338,11 @@ def _keep_results_of_users_apart(connection: Connection) -> None:
     _add_columns(connection, results, "user")
 
 
+def _add_usage(connection: Connection) -> None:
+    """Upgrade to version 12: the tokens of live sessions."""
+    TABLES.create_all(connection, [usage])
+
+
 UPGRADES: Sequence[Upgrade] = (
     _add_approval_details,
     _index_call_ids,
@@ -332,6 +354,7 @@ UPGRADES: Sequence[Upgrade] = (
     _add_cached_results,
     _keep_tasks_of_users_apart,
     _keep_results_of_users_apart,
+    _add_usage,
 )
 """The upgrades to version 2, 3 and so on."""
 

@@ -28,6 +28,7 @@ from leonidas_tools.store.retention import Retention
 from leonidas_tools.store.rows import INTERRUPTED, STARTED, ReplayEvent, StoreStatus
 from leonidas_tools.store.sessions import SessionBinding
 from leonidas_tools.store.tasks import TaskTable
+from leonidas_tools.store.usage import UsageTable
 from leonidas_tools.store.write_queue import CallWriteQueue, PendingWrites
 from leonidas_tools.store.writer import Writer
 
@@ -84,6 +85,8 @@ class Store:
         0
     """
 
+    _is_dropping = False
+
     def __init__(self, where: str | Path | StoreSettings | None = None) -> None:
         settings = where if isinstance(where, StoreSettings) else StoreSettings()
         url = database_url(settings.url if isinstance(where, StoreSettings) else where)
@@ -104,7 +107,6 @@ class Store:
             durable=settings.durable,
         )
         self._call_starts = CallStarts(self._recorder, self._calls, self._writer)
-        self._is_dropping = False
         self.preferences = PreferenceTable(self._database)
         """The preferences of users."""
         self.approvals = ApprovalTable(self._database, self._recorder)
@@ -127,6 +129,8 @@ class Store:
         """Cached results of reads, shared by all processes."""
         self.conversations = ConversationTable(self._database, self._writer, run=self._recorder.run)
         """The conversations of users, counted across all processes."""
+        self.usage = UsageTable(self._database, self._writer)
+        """The tokens of live sessions."""
         self._sessions = SessionBinding(self, self._writer)
 
     @property
@@ -418,7 +422,8 @@ class Store:
             session: The id of the session.
             user: Only events of this user, in the form of `Execution.user`; sessions of several
                 users can have one id.
-            limit: Only the newest calls, questions and long results, at most this many of each.
+            limit: Only the newest calls, questions, long results and counted turns, at most this
+                many of each.
 
         Raises:
             StoreError: The session cannot be read.
@@ -426,7 +431,9 @@ class Store:
         calls = await self.executions(session=session, user=user, limit=limit)
         questions = await self.approvals.find(session=session, user=user, limit=limit)
         long_results = await self.results.find(session=session, user=user, limit=limit)
-        return _build_events(calls[::-1], questions[::-1], long_results[::-1])
+        turns = await self.usage.replay(session, user=user, limit=limit)
+        events = _build_events(calls[::-1], questions[::-1], long_results[::-1])
+        return sorted([*events, *turns[::-1]], key=lambda event: event.at)
 
     async def interrupted(self, *, acknowledged: bool = False) -> list[Execution]:
         """Return the calls that were running when their process died, the oldest first.

@@ -61,11 +61,14 @@ class Task(TypedDict):
 
 
 class LiveSession(TypedDict):
-    """An open live session and its connection."""
+    """An open live session, its connection, and what it has used so far."""
 
     session: str
     state: Literal["connecting", "connected", "disconnected"]
     connection: int | None
+    session_tokens: NotRequired[int]
+    session_cost: NotRequired[float]
+    currency: NotRequired[str]
 
 
 class State(_EventBase):
@@ -266,9 +269,40 @@ class SessionStarted(_OfSession):
 
 
 class SessionEnded(_OfSession):
-    """A live session has ended."""
+    """A live session has ended; with a reason if it has reached a limit."""
 
     event: Literal["session_ended"]
+    reason: NotRequired[Literal["usage_limit"]]
+
+
+class Usage(_OfSession):
+    """The tokens of a turn, which the server counts at its end, by direction and modality.
+
+    If it counts a turn again, the event has only what that adds. `session_tokens` and
+    `session_cost` are those of the whole session; costs are there if the model has prices.
+    """
+
+    event: Literal["usage"]
+    turn: int
+    model: str
+    input_tokens: int
+    output_tokens: int
+    tokens: dict[Literal["input", "output"], dict[str, int]]
+    session_tokens: int
+    cost: NotRequired[float]
+    session_cost: NotRequired[float]
+    currency: NotRequired[str]
+
+
+class UsageLimit(_OfSession):
+    """A live session nears a limit, or has reached it and ends; `used` if it is known."""
+
+    event: Literal["usage_limit"]
+    state: Literal["low", "reached"]
+    limit: Literal["session", "user_day"]
+    unit: Literal["tokens", "cost"]
+    most: float
+    used: NotRequired[float]
 
 
 class Speech(_OfSession):
@@ -375,6 +409,8 @@ Event: TypeAlias = (
     | ToolCancel
     | SessionStarted
     | SessionEnded
+    | Usage
+    | UsageLimit
     | Speech
     | ConnectionOpened
     | ConnectionLost

@@ -81,6 +81,7 @@ _START = EventKind.START
 _ASKED = EventKind.APPROVAL_REQUEST
 _CONNECTED = frozenset({"connection_opened", "connection_renewed"})
 _DISCONNECTED = frozenset({"connection_lost", "connection_refused"})
+_USED = frozenset({"session_tokens", "session_cost", "currency"})
 
 
 class EventStream:
@@ -284,6 +285,8 @@ class EventStream:
     def _live_state(self, kind: str, session: str, data: Mapping[str, Any]) -> dict[str, Any]:
         new = {"session": session, "state": "connecting", "connection": None}
         known = self._live.get(session, new)
+        if kind == "usage":
+            return known | {key: data[key] for key in _USED & data.keys()}
         if kind in _CONNECTED:
             return {**known, "state": "connected", "connection": data["connection"]}
         return {**known, "state": "disconnected"} if kind in _DISCONNECTED else known
