@@ -116,7 +116,7 @@ class SessionUsage:
             left = max(limit.most - limit.used, 0)
             currency = self._runtime.settings.current.usage.currency
             amount = f"{left:.2f} {currency}" if limit.unit == "cost" else f"{left:.0f} tokens"
-            percent = math.floor(100 * max(1 - limit.share, 0))
+            percent = round(100 * left / limit.most)
             self._say("usage_low", percent=percent, left=amount)
 
     @property

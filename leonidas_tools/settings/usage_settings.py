@@ -36,15 +36,12 @@ class ModelPrices(SettingsModel):
             >>> prices.cost_of({"input": {"text": 1000}, "output": {"audio": 500, "other": 500}})
             0.0125
         """
-        sides: dict[str, Mapping[str, float]] = {
-            "input": {**self.input},
-            "output": {**self.output},
-        }
-        return sum(
-            count * prices.get(kind, max(prices.values())) / _MILLION
-            for side, prices in sides.items()
-            for kind, count in tokens.get(side, {}).items()
-        )
+        cost = 0.0
+        for direction, counts in tokens.items():
+            prices: Mapping[str, float] = getattr(self, direction)
+            dearest = max(prices.values())
+            cost += sum(count * prices.get(kind, dearest) for kind, count in counts.items())
+        return cost / _MILLION
 
 
 class UsageLimit(SettingsModel):

@@ -88,9 +88,8 @@ class Store:
     _is_dropping = False
 
     def __init__(self, where: str | Path | StoreSettings | None = None) -> None:
-        settings = where if isinstance(where, StoreSettings) else StoreSettings()
+        self.settings = settings = where if isinstance(where, StoreSettings) else StoreSettings()
         url = database_url(settings.url if isinstance(where, StoreSettings) else where)
-        self.settings = settings
         self._database = Database(url, durable=settings.durable)
         self._calls = CallWriteQueue(
             max_calls=settings.max_waiting, max_bytes=settings.max_waiting_bytes

@@ -12,6 +12,7 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import Client
 
 from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession, Tool
+from leonidas_tools.live.usage import TurnUsage
 from leonidas_tools.simulator import LiveSimulator
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "gemini_live"
@@ -40,6 +41,17 @@ class Recording:
     def said(self):
         contents = [data.get("serverContent", {}) for _, data in self.messages]
         return "".join(each.get("outputTranscription", {}).get("text", "") for each in contents)
+
+    @property
+    def totals(self):
+        """The tokens of each count, with thoughts, which the total leaves out."""
+        counts = [data["usageMetadata"] for _, data in self.messages if "usageMetadata" in data]
+        return [each["totalTokenCount"] + each.get("thoughtsTokenCount", 0) for each in counts]
+
+    @property
+    def turns(self):
+        contents = [data.get("serverContent", {}) for _, data in self.messages]
+        return sum("turnComplete" in each for each in contents)
 
     def tools(self):
         return [self.tool(name, result) for name, result in self.results.items()]
@@ -104,3 +116,8 @@ async def test_a_recorded_session_plays(file):
         assert (answer.status, answer.response["result"]) == ("ok", recording.results[call.name])
     heard = [part for part in parts if part.substream_name == "output_transcription"]
     assert "".join(part.text for part in heard) == recording.said
+    turns = TurnUsage()
+    counted = [more for part in parts if (more := turns.add(part)) is not None]
+    totals = [each.input_tokens + each.output_tokens for each in counted]
+    assert totals == recording.totals
+    assert turns.turn == len(recording.totals) == recording.turns
