@@ -76,7 +76,7 @@ def _reference(node: Any) -> str | None:
 def _row(name: str, setting: Mapping[str, Any], *, required: bool = False) -> str:
     shown = re.sub(r"^(tools)\.", r"\1.NAME.", name).replace("rules.", "rules[].")
     shown = shown.replace("toolboxes.", "toolboxes[].").replace("programs.", "programs.NAME.")
-    shown = shown.replace("when.", "when.PATH.")
+    shown = shown.replace("when.", "when.PATH.").replace("prices.", "prices.MODEL.")
     default = setting.get("default")
     nothing = default is None or default in ([], {})
     told = "required" if required else "" if nothing else f"`{_plain(default)}`"

@@ -3,7 +3,7 @@ const MAX_EVENTS = 200;
 const byId = (id) => document.getElementById(id);
 const state = {
   calls: new Map(), questions: new Map(), failures: new Map(), tasks: {}, tools: [], servers: [],
-  bars: [], events: [], turns: [], untrusted: new Map(),
+  bars: [], events: [], turns: [], untrusted: new Map(), live: new Map(),
 };
 let token = takeToken();
 let lastEvent = null;
@@ -168,6 +168,14 @@ function runningCall(call) {
     "POST", `api/calls/${segment(call.trace_id)}/cancel`, { session: call.session },
   ))));
   return parts;
+}
+
+function liveSession(used) {
+  const cost = used.session_cost === undefined ? "" : `, ${used.session_cost.toFixed(4)} ${used.currency}`;
+  return [
+    element("strong", visible(used.session)),
+    element("span", ` ${(used.session_tokens ?? 0).toLocaleString()} tokens${cost}`, "quiet"),
+  ];
 }
 
 function failedCall(call) {
@@ -393,7 +401,7 @@ byId("search").addEventListener("submit", async (submitted) => {
 byId("list-conversations").addEventListener("click", async () => {
   const found = await ask("GET", "api/conversations").catch(() => []);
   fill("found", found.map((each) => listed(
-    each.session, element("p", `${when(each.started)}, ${each.calls} calls, ${each.failures} failed`, "quiet"),
+    each.session, element("p", `${when(each.started)}, ${each.calls} calls, ${each.failures} failed, ${each.input_tokens + each.output_tokens} tokens`, "quiet"),
     row(button(`Replay ${each.session}`, "", () => replay(each))),
   )));
 });
@@ -433,6 +441,7 @@ const SHOW = {
   })),
   tools: () => show("tools", state.tools.map((tool) => [tool.name, tool]), toolItem),
   servers: () => show("servers", state.servers.map((server) => [server.name, server]), serverItem),
+  live: () => show("live", [...state.live].slice(-MAX_EVENTS), liveSession),
   activity: () => prepend("activity", state.events, noted),
   spoken: () => prepend("spoken", state.turns, turn),
 };
@@ -475,10 +484,11 @@ const ON = {
     state.questions = new Map(event.approvals.map((asked) => [asked.id, asked]));
     state.tasks = event.tasks;
     state.untrusted = new Map(Object.entries(event.untrusted));
+    state.live = new Map(event.live.map((each) => [each.session, each]));
     open.clear();
     state.bars = [];
     for (const call of event.calls) bar(call.trace_id, "call", call.at, call.tool);
-    for (const name of ["questions", "calls", "tasks"]) soon(name);
+    for (const name of ["questions", "calls", "tasks", "live"]) soon(name);
     for (const load of [loadTools, loadServers, loadFailures, loadMetrics]) load().catch(() => {});
   },
   tool_start: (event) => {
@@ -520,6 +530,9 @@ const ON = {
     endBar(key, event);
     if (event.text) { state.turns.push(event); soon("spoken"); }
   },
+  session_started: (event) => { state.live.set(event.session, event); soon("live"); },
+  usage: (event) => { state.live.set(event.session, event); soon("live"); },
+  session_ended: (event) => { state.live.delete(event.session); soon("live"); },
   settings_changed: () => loadTools().catch(() => {}),
   tool_quarantined: () => loadServers().catch(() => {}),
 };
