@@ -34,9 +34,8 @@ class Usage:
     `other` has no known modality. Cached tokens are input, and thoughts are output.
 
     Example:
-        >>> turn = Usage(input_text=12, output_audio=3) + Usage(output_audio=4)
-        >>> turn.input_tokens, turn.output_tokens, turn.to_json()
-        (12, 7, {'input': {'text': 12}, 'output': {'audio': 7}})
+        >>> (Usage(input_text=12, output_audio=3) + Usage(output_audio=4)).to_json()
+        {'input': {'text': 12}, 'output': {'audio': 7}}
     """
 
     input_text: int = 0
@@ -55,14 +54,7 @@ class Usage:
 
     @classmethod
     def from_metadata(cls, metadata: object) -> Self:
-        """Return the counts of `usage_metadata`, as JSON; whatever is no count is 0.
-
-        What the totals have beyond the known kinds is counted as `other`.
-
-        Example:
-            >>> Usage.from_metadata({"prompt_token_count": 9, "total_token_count": 12}).to_json()
-            {'input': {'other': 9}, 'output': {'other': 3}}
-        """
+        """Return the counts of `usage_metadata` as JSON; a value that is no count is 0."""
         given = metadata if isinstance(metadata, Mapping) else {}
         prompt, cached = _count(given, "prompt"), _count(given, "cached_content")
         response, tool_use = _count(given, "response"), _count(given, "tool_use_prompt")
@@ -84,19 +76,8 @@ class Usage:
 
     def beyond(self, counted: Usage) -> Usage:
         """Return by how much each number exceeds that of `counted`."""
-        return Usage(
-            **{name: max(mine - getattr(counted, name), 0) for name, mine in self._items()}
-        )
-
-    @property
-    def input_tokens(self) -> int:
-        """Return the number of tokens that the model has read."""
-        return sum(self.to_json()["input"].values())
-
-    @property
-    def output_tokens(self) -> int:
-        """Return the number of tokens that the model has generated."""
-        return sum(self.to_json()["output"].values())
+        pairs = ((name, mine - getattr(counted, name)) for name, mine in self._items())
+        return Usage(**{name: max(more, 0) for name, more in pairs})
 
     def to_json(self) -> dict[str, dict[str, int]]:
         """Return the numbers above 0 by direction and kind."""
@@ -111,11 +92,9 @@ class Usage:
         return [(each.name, getattr(self, each.name)) for each in fields(self)]
 
 
-def _count(given: Mapping[Any, Any], name: str) -> int:
-    return _bounded(given.get(f"{name}_token_count"))
-
-
-def _bounded(count: object) -> int:
+def _count(given: Mapping[Any, Any], name: str = "") -> int:
+    """Return a count of the protocol; one that is missing or negative is 0."""
+    count = given.get(f"{name}_token_count" if name else "token_count")
     return max(0, min(count, MAX_TOKENS)) if type(count) is int else 0
 
 
@@ -125,7 +104,7 @@ def _by_modality(details: object, count: int) -> dict[str, int]:
     for each in details if isinstance(details, list) else ():
         if isinstance(each, Mapping):
             name = str(each.get("modality")).lower()
-            counts[name if name in counts else "other"] += _bounded(each.get("token_count"))
+            counts[name if name in counts else "other"] += _count(each)
     counts["other"] += max(count - sum(counts.values()), 0)
     return counts
 
@@ -133,15 +112,7 @@ def _by_modality(details: object, count: int) -> dict[str, int]:
 class TurnUsage:
     """Counts the tokens of a session's turns from the parts of the model's output.
 
-    A turn begins with output after the end of the last one. Counts that follow the end belong to
-    the turn that has ended.
-
-    Example:
-        >>> from genai_processors.content_api import ProcessorPart
-        >>> counted = {"usage_metadata": {"response_token_count": 5}}
-        >>> turns = TurnUsage()
-        >>> [turns.add(ProcessorPart("", metadata=counted)).output_tokens for _ in range(2)]
-        [5, 0]
+    A turn begins with output after the end of the last one; counts after the end belong to it.
     """
 
     def __init__(self) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,27 +13,26 @@ if TYPE_CHECKING:
 _MAX_SUMS = 100_000
 _DAY_SECONDS = 86_400
 
-SumKey: TypeAlias = tuple[str, str | None, str | int]
-"""The name of a limit, a user, and a session or a day."""
 
-
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(NamedTuple):
     """What was spent: tokens, and the cost of those that have a price."""
 
     tokens: int = 0
     cost: float = 0.0
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(tokens=self.tokens + other.tokens, cost=self.cost + other.cost)
+
+class SumKey(NamedTuple):
+    """The name of a limit, and what it applies to."""
+
+    limit: str
+    user: str | None
+    of: str | int  # the session, or the day (UTC)
 
 
-def sum_keys(session: ToolSession, user: str | None, at: float) -> dict[str, SumKey]:
-    """Return the key of each sum that a session counts for at a time, by the name of its limit."""
-    return {
-        "session": ("session", user, session.id),
-        "user_day": ("user_day", user, int(at // _DAY_SECONDS)),
-    }
+def sum_keys(session: ToolSession, user: str | None, at: float) -> tuple[SumKey, SumKey]:
+    """Return the keys of the sums that a session counts for at a time."""
+    day = int(at // _DAY_SECONDS)
+    return SumKey("session", user, session.id), SumKey("user_day", user, day)
 
 
 class LiveTokens:
@@ -56,15 +54,14 @@ class LiveTokens:
         """Return a sum."""
         return self._sums.get(key, Spent())
 
-    def spend(self, key: SumKey, more: Spent) -> Spent:
-        """Add to a sum, and return it; of very many sums, the one used least recently is lost."""
-        self._sums[key] = total = self._sums.pop(key, Spent()) + more
+    def spend(self, key: SumKey, tokens: int, cost: float) -> None:
+        """Add to a sum; of very many sums, the one used least recently is lost."""
+        before = self._sums.pop(key, Spent())
+        self._sums[key] = Spent(before.tokens + tokens, before.cost + cost)
         if len(self._sums) > _MAX_SUMS:
             self._sums.popitem(last=False)
-        return total
 
-    def restore(self, key: SumKey, stored: Spent) -> None:
+    def restore(self, key: SumKey, tokens: int, cost: float) -> None:
         """Raise a sum to that of the store, which other processes write, too."""
         here = self.spent(key)
-        lacking = max(stored.tokens - here.tokens, 0), max(stored.cost - here.cost, 0.0)
-        self.spend(key, Spent(tokens=lacking[0], cost=lacking[1]))
+        self.spend(key, max(tokens - here.tokens, 0), max(cost - here.cost, 0.0))

@@ -29,13 +29,7 @@ class ModelPrices(SettingsModel):
     output: Annotated[dict[OutputKind, Price], Field(min_length=1)]
 
     def cost_of(self, tokens: Mapping[str, Mapping[str, int]]) -> float:
-        """Return the cost of tokens by direction and kind.
-
-        Example:
-            >>> prices = ModelPrices(input={"text": 0.5}, output={"text": 2, "audio": 12})
-            >>> prices.cost_of({"input": {"text": 1000}, "output": {"audio": 500, "other": 500}})
-            0.0125
-        """
+        """Return the cost of tokens by direction and kind."""
         cost = 0.0
         for direction, counts in tokens.items():
             prices: Mapping[str, float] = getattr(self, direction)

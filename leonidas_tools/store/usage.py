@@ -64,11 +64,7 @@ class UsageTable:
     async def spent(
         self, session: str, *, user: str | None, at: float
     ) -> dict[str, tuple[int, float]]:
-        """Return the tokens and the cost of a session, and of its user on the day (UTC) of `at`.
-
-        Raises:
-            StoreError: The tokens cannot be read.
-        """
+        """Return the tokens and the cost of a session, and of its user on the day (UTC) of `at`."""
         is_of_user = usage.c.user == user_name_of(user)
         filters = {
             "session": and_(is_of_user, usage.c.session == name_of(session)),
@@ -85,11 +81,7 @@ class UsageTable:
         return spent
 
     async def replay(self, session: str, *, user: str | None, limit: int) -> list[ReplayEvent]:
-        """Return the last counted turns of a session, as events, the newest first.
-
-        Raises:
-            StoreError: The tokens cannot be read.
-        """
+        """Return the last counted turns of a session, as events, the newest first."""
         query = select(usage).where(usage.c.session == session)
         if user is not None:
             query = query.where(usage.c.user == user)

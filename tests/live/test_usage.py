@@ -110,7 +110,11 @@ async def test_each_turn_is_an_event():
     await talk.run(steps)
     first = {"input_tokens": 100, "output_tokens": 30, "tokens": KINDS, "session_tokens": 130}
     cost = (60 * 1 + 40 * 0.1 + 30 * 10) / 1e6
-    second = {"input_tokens": 7, "output_tokens": 0, "tokens": {"input": {"other": 7}, "output": {}}}
+    second = {
+        "input_tokens": 7,
+        "output_tokens": 0,
+        "tokens": {"input": {"other": 7}, "output": {}},
+    }
     both = {"model": MODEL, "currency": "EUR"}
     assert talk.told("usage") == [
         {"turn": 1, **both, **first, "cost": cost, "session_cost": cost},
@@ -281,7 +285,7 @@ def test_the_turns_sum_to_the_session(parts):
         more = turns.add(part)
         if more is None:
             continue
-        assert all(0 <= count for count in asdict(more).values())
+        assert all(count >= 0 for count in asdict(more).values())
         by_turn[turns.turn] = by_turn.get(turns.turn, Usage()) + more
         session += more
         given_ = Usage.from_metadata(part.metadata["usage_metadata"])
