@@ -311,6 +311,25 @@ async def test_a_setting_that_is_changed_on_the_page_holds_at_once(desk, screen,
         await page.close()  # before the server, whose end it would complain of
 
 
+async def test_a_live_session_shows_its_tokens_and_cost(console, screen):
+    session = ToolSession("kitchen")
+    publish = console.tools.events.live
+    publish("session_started", session)
+    page = await screen.open(console.url)
+    shown = region(page, "Conversation").get_by_role(
+        "list", name="Live sessions, with their tokens"
+    )
+    await shown.get_by_text("kitchen").wait_for()
+    used = {"session_tokens": 1234, "session_cost": 0.01234, "currency": "EUR"}
+    publish("usage", session, turn=1, model="m", tokens={}, **used)
+    for _ in range(2):
+        await shown.get_by_text("1,234 tokens, 0.0123 EUR").wait_for()
+        await page.reload()
+    publish("session_ended", session)
+    await shown.get_by_text("kitchen").wait_for(state="detached")
+    await page.close()
+
+
 async def test_two_tabs_show_the_same_question_and_either_may_answer(console, desk, screen):
     first, second = await screen.open(console.url), await screen.open(console.url)
     await asked(console)

@@ -14,6 +14,7 @@ from leonidas_tools.simulator import (
     InputTranscription,
     Say,
     TurnComplete,
+    Usage,
     WaitForAnswers,
     WaitForClose,
     WaitForInput,
@@ -278,3 +279,29 @@ async def test_without_a_store_a_call_is_not_made_again_by_a_resumption_in_anoth
             await again.say("text", text="Pay.")
             assert await again.closed() == 1003
     assert paid == [5]
+
+
+async def test_a_user_at_a_limit_is_refused():
+    steps = (
+        WaitForInput("text"),
+        Say("Hello.", audio_seconds=0),
+        Usage({"promptTokenCount": 100}),
+        TurnComplete(),
+        WaitForInput("text", containing="ends now"),
+        Say("Goodbye!", audio_seconds=0),
+        TurnComplete(),
+    )
+    config = {"usage": {"user_day": {"tokens": 100}}}
+    async with Served(steps, config=config) as served:
+        async with served.client("ana") as client:
+            await client.say("text", text="Hello")
+            assert await client.closed() == 1008
+        said = [each["text"] for each in client.messages if each["type"] == "transcript"]
+        assert said == ["Hello.", "Goodbye!"]
+        async with served.opened(make_token(SECRET, "ana")) as websocket:
+            again = Client(websocket)
+            await again.say("start")
+            assert await again.closed() == 1008
+        assert again.messages == []
+        async with served.client("bo"):
+            pass

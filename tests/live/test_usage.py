@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import asdict
 
+import jsonschema_rs
 import pytest
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession, ToolSession
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.live.usage import MAX_TOKENS, TurnUsage, Usage
+from leonidas_tools.monitoring.event_stream import events_schema
 from leonidas_tools.simulator import LiveSimulator, Say, Scenario, Send, TurnComplete, WaitForInput
 from leonidas_tools.store import Store
 from tests.live.test_attach import connected
@@ -86,7 +88,9 @@ class Talk:
         await self.simulator.finished()
 
     async def _listen(self):
+        validate = jsonschema_rs.validator_for(events_schema()).validate
         async for event in self.tools.events.subscribe(kinds=USAGE):
+            validate(event)
             self.events.append(event)
             if event["event"] == "session_ended":
                 return

@@ -212,6 +212,24 @@ def test_sessions_are_listed(run, kept):
     assert "kitchen" in run("sessions").stdout
 
 
+def test_the_tokens_of_a_session_are_listed_and_replayed(run, file):
+    used = {"turn": 1, "model": "m", "tokens": {"input": {"text": 7}, "output": {"audio": 5}}}
+    used |= {"input_tokens": 7, "output_tokens": 5, "cost": 0.0125}
+
+    async def fill():
+        async with Store(file) as store:
+            for _ in range(2):
+                store.usage.on_live("usage", ToolSession("kitchen", user="ana"), used)
+
+    asyncio.run(fill())
+    (session,) = [json.loads(line) for line in run("sessions", "--json").stdout.splitlines()]
+    counts = ("user", "calls", "input_tokens", "output_tokens", "cost")
+    assert [session[name] for name in counts] == ["ana", 0, 14, 10, 0.025]
+    assert {"24", "0.0250"} <= set(run("sessions").stdout.split())
+    turns = run("replay", "kitchen", "--speed", 0, "--json").stdout.splitlines()
+    assert [json.loads(line)["data"]["tokens"] for line in turns] == [used["tokens"]] * 2
+
+
 def test_a_session_is_replayed(run, kept):
     finished = run("replay", "kitchen", "--speed", 0)
     assert finished.stdout.splitlines() == [
