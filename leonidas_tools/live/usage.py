@@ -126,7 +126,7 @@ class TurnUsage:
         self._is_empty = False
 
     def add(self, part: ProcessorPart) -> Usage | None:
-        """Handle a part; return what it adds to the turn if it has counts."""
+        """Handle a part, and return the tokens that it adds to the turn, if any."""
         metadata = part.metadata
         if "usage_metadata" in metadata:
             usage, self.uncounted = Usage.from_metadata(metadata["usage_metadata"]), 0
@@ -135,7 +135,7 @@ class TurnUsage:
             self._is_empty = False
             more = usage.beyond(self._counted)
             self._counted += more
-            return more
+            return more if more != Usage() else None
         if "turn_complete" in metadata:  # also false, at the end of a piece of the interaction
             self.uncounted += 1
             self._is_empty = self.is_over

@@ -108,10 +108,7 @@ class SessionUsage:
         elif limit.share >= self._settings.warn_at and not self._is_low:
             self._is_low = True
             self._publish_limit("low", limit)
-            left = max(limit.most - limit.used, 0)
-            is_cost = limit.unit == "cost"
-            amount = f"{left:.2f} {self._settings.currency}" if is_cost else f"{left:.0f} tokens"
-            self._say("usage_low", percent=round(100 * left / limit.most), left=amount)
+            self._say("usage_low", percent=round(100 * max(1 - limit.share, 0)))
 
     @property
     def _settings(self) -> UsageSettings:

@@ -1226,16 +1226,11 @@ TEXTS: Mapping[str, Text] = {
     "usage_low": Text(
         "We have about {percent} percent of our limit left.",
         "A live session nears a limit of `usage`; spoken.",
-        more=("left",),
     ),
     "usage_low_pt": Text(
-        "Temos ainda cerca de {percent} por cento do nosso limite.",
-        "The same in Portuguese.",
-        more=("left",),
+        "Temos ainda cerca de {percent} por cento do nosso limite.", "The same in Portuguese."
     ),
-    "usage_low_zh": Text(
-        "我们的额度还剩大约百分之{percent}。", "The same in Chinese.", more=("left",)
-    ),
+    "usage_low_zh": Text("我们的额度还剩大约百分之{percent}。", "The same in Chinese."),
     "usage_reached": Text(
         "We have reached our limit, so I have to end here. Goodbye!",
         "A live session reaches a limit of `usage`; spoken.",

@@ -14,11 +14,27 @@ from google.genai import errors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession, ToolSession
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    GeminiLiveProcessor,
+    LiveToolSession,
+    ToolSession,
+    tool,
+)
 from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.live import session as session_module
 from leonidas_tools.live.usage import MAX_TOKENS, TurnUsage, Usage
 from leonidas_tools.monitoring.event_stream import events_schema
-from leonidas_tools.simulator import LiveSimulator, Say, Scenario, Send, TurnComplete, WaitForInput
+from leonidas_tools.simulator import (
+    Call,
+    LiveSimulator,
+    Say,
+    Scenario,
+    Send,
+    TurnComplete,
+    WaitForClose,
+    WaitForInput,
+)
 from leonidas_tools.store import Store
 from tests.live.test_attach import connected
 from tests.live.test_session_with_simulator import model as upstream_model
@@ -229,6 +245,21 @@ async def test_absurd_counts_end_a_limited_session(settings, turns):
     closing = [WaitForInput("text", containing="ends now"), *turn_of(said="Bye.")]
     talk = Talk({"usage": settings})
     await talk.run([WaitForInput("text"), *itertools.chain(*said), *closing])
+    assert talk.told("session_ended") == [{"reason": "usage_limit"}]
+
+
+async def test_a_call_does_not_delay_the_end(monkeypatch):
+    monkeypatch.setattr(session_module, "_CLOSING_SECONDS", 0.1)
+
+    @tool(effect="read")
+    async def wait() -> None:
+        """Waits for ever."""
+        await asyncio.Event().wait()
+
+    limited = {"usage": {"session": {"tokens": 10}}}
+    talk = Talk(tools=AdvancedToolProcessor([wait], limited, builtin_tools=False))
+    closing = [WaitForInput("text", containing="ends now"), Call.one("wait"), WaitForClose()]
+    await talk.run([WaitForInput("text"), *turn_of(tokens(11)), *closing])
     assert talk.told("session_ended") == [{"reason": "usage_limit"}]
 
 
