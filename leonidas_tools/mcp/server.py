@@ -11,10 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.mcp.calls.errors import server_down
-from leonidas_tools.mcp.calls.results import to_result
 from leonidas_tools.mcp.calls.server_call import call_of
 from leonidas_tools.mcp.connection.reconnect import keep_connected, send
-from leonidas_tools.mcp.features import ClientFeatures
+from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
 from leonidas_tools.mcp.listing.definitions import AnyTool, DefinitionReader
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from leonidas_tools.errors import RetryableError
     from leonidas_tools.mcp.connection.connection import MCPConnection
     from leonidas_tools.mcp.listing.listing import Listing
+    from leonidas_tools.mcp.servers import HeadersHook
     from leonidas_tools.settings.models import MCPServerSettings
     from leonidas_tools.tools.tool import ToolEffect
 
@@ -57,7 +57,7 @@ class MCPServer:
         name: str,
         settings: MCPServerSettings,
         on_tools: Callable[[list[AnyTool]], None],
-        features: ClientFeatures | None = None,
+        headers: HeadersHook | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -66,7 +66,8 @@ class MCPServer:
         """Reason of the last failure of the server, in a sentence."""
         self._reason: str = say("mcp_not_started")
         self._on_tools = on_tools
-        self._requests = (features or ClientFeatures()).of(name, settings)
+        self._headers = headers
+        self._ongoing = OngoingCalls()
         self.definitions = DefinitionReader(name, settings, self._call)
         self._listed: Listing | None = None
         self._publishing = asyncio.Lock()
@@ -75,6 +76,8 @@ class MCPServer:
         self._owner: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._calls = 0
+        self._discovers = True
+        """Whether connections begin with `server/discover`; some servers do not survive it."""
 
     def start(self) -> None:
         """Start to connect in the background, unless this was started before."""
@@ -99,7 +102,7 @@ class MCPServer:
             self._reason = say("mcp_stopped")
             self.state = ServerState.STOPPED
             self._notify()
-            self._requests.calls.close()
+            self._ongoing.close()
         return self._end(owner, drain=drain)
 
     async def wait_for(self, *states: ServerState) -> ServerState:
@@ -125,7 +128,6 @@ class MCPServer:
 
     def apply(self, settings: MCPServerSettings) -> None:
         """Apply settings that need no new connection."""
-        self._requests.apply(settings)
         self.settings = self.definitions.settings = settings
         if self._connection is not None:
             self._connection.relist(settings)
@@ -189,12 +191,29 @@ class MCPServer:
     async def _serve(self) -> float | None:
         """Connect, and serve calls until the connection ends.
 
-        Return the number of seconds that a failed connection was ready; `None` without a failure.
+        A server that has ended the session or does not know `server/discover` is connected again
+        at once. Return the number of seconds that a failed connection was ready; `None` without a
+        failure.
         """
         from leonidas_tools.mcp.connection.connection import MCPConnection
 
-        connection = MCPConnection(self.name, self.settings, self._requests)
-        error: BaseException | None = None
+        while True:
+            connection = MCPConnection(
+                self.name,
+                self.settings,
+                self._ongoing,
+                discovers=self._discovers,
+                headers=self._headers,
+            )
+            ready_seconds, is_lost_for_good = await self._serve_over(connection)
+            if is_lost_for_good:
+                return ready_seconds
+
+    async def _serve_over(self, connection: MCPConnection) -> tuple[float | None, bool]:
+        """Serve calls over a connection until it ends.
+
+        Return the seconds that it was ready, and `False` if the server should be connected at once.
+        """
         now = asyncio.get_running_loop().time
         ready_at = math.inf
         try:
@@ -204,26 +223,43 @@ class MCPServer:
                 finally:
                     if not limit.expired():
                         limit.reschedule(None)
+                self._discovers = not connection.needs_initialize
                 if not self._wanted.is_set():
                     self._set(ServerState.STANDBY)
-                    return None
-                self._connection = connection
-                self._set(ServerState.READY)
+                    return None, True
                 ready_at = now()
-                while await connection.wait_for_change():
-                    await self._list_again(connection)
-                # Before the connection is closed, which may take a while.
-                self._on_down(connection.why(None), connection.last_output)
-                return now() - ready_at
-        except Exception as caught:  # noqa: BLE001 - any error means that the server is down
-            error = caught
+                await self._serve_until_lost(connection)
+            return now() - ready_at, not connection.is_session_gone
+        except Exception as error:  # noqa: BLE001 - any error means that the server is down
+            return self._failed(connection, error, max(now() - ready_at, 0.0))
         finally:
             if self._connection is connection:  # another connection may be open by now
                 self._connection = None
+
+    async def _serve_until_lost(self, connection: MCPConnection) -> None:
+        self._connection = connection
+        self._set(ServerState.READY)
+        while await connection.wait_for_change():
+            await self._list_again(connection)
+        # Before the connection is closed, which may take a while.
+        if connection.is_session_gone:
+            self._connection = None
+            self._set(ServerState.STARTING)
+        else:
+            self._on_down(connection.why(None), connection.last_output)
+
+    def _failed(
+        self, connection: MCPConnection, error: Exception, ready_seconds: float
+    ) -> tuple[float, bool]:
         # Only the type: the text may contain addresses.
         logger.debug("MCP server %r: %s", self.name, type(error).__name__)
+        if not ready_seconds:
+            # After a failure with `initialize` alone, the next attempt begins with discovery.
+            self._discovers = not (self._discovers and connection.needs_initialize)
+            if not self._discovers:
+                return 0.0, False
         self._on_down(connection.why(error), connection.last_output)
-        return max(now() - ready_at, 0.0)
+        return ready_seconds, True
 
     async def _list(self, connection: MCPConnection) -> None:
         from leonidas_tools.mcp.listing.listing import ListingCache
@@ -261,19 +297,21 @@ class MCPServer:
     async def _call(
         self, tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
     ) -> ToolResult:
-        paused = self._requests.calls.paused(context)
+        paused = self._ongoing.paused(context)
         if paused is not None:
-            return to_result(await paused.resume(context))
+            return await paused.resume(context)
         connection = await self._ensure_connected()
         self.definitions.check_trust(tool)
         call = call_of(tool, arguments, context, effect)
         self._calls += 1
         sending = partial(send, call, connection, self._next_connection)
-        ongoing = self._requests.calls.begin(context, sending)
+        ongoing = self._ongoing.begin(context, sending)
         ongoing.on_end(self._call_ended)
-        return to_result(await ongoing.resume(context))
+        return await ongoing.resume(context)
 
-    async def _next_connection(self) -> MCPConnection | None:
+    async def _next_connection(self, before: MCPConnection) -> MCPConnection | None:
+        while self._connection is before:
+            await self._changed.wait()
         await self.wait_for(ServerState.READY, ServerState.STOPPED)
         return self._connection
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from leonidas_tools.mcp.listing.server_tools import ServerTools
 from leonidas_tools.mcp.listing.tool_names import beginnings
@@ -12,10 +12,10 @@ from leonidas_tools.mcp.trust.quarantine import fields_of
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
+    from leonidas_tools.calls.context import ToolContext
     from leonidas_tools.errors import ToolError
-    from leonidas_tools.mcp.features import ClientFeatures
     from leonidas_tools.mcp.listing.definitions import AnyTool
     from leonidas_tools.mcp.server import MCPServer
     from leonidas_tools.settings.models import MCPServerSettings
@@ -28,14 +28,19 @@ _USES = frozenset({"tools", "prefix", "include", "exclude", "max_tools", "pin"})
 """Settings that select the tools of a server, and do not affect its connection."""
 
 
+HeadersHook: TypeAlias = "Callable[[str, ToolContext | None], Awaitable[Mapping[str, str]]]"
+"""Returns HTTP headers for a request to a server, by the server's name and the context of the call;
+without a context, the request belongs to no call."""
+
+
 class MCPServers:
     """Runs the MCP servers of the settings, and keeps their tools in a registry up to date.
 
     The servers run inside `async with`, which may be entered many times; the last exit stops the
     servers. Entering does not wait for the servers, and a failed server raises no error.
 
-    `asks` answers the requests of the servers; `tell` is called with the name and the data of an
-    event for the user.
+    `tell` is called with the name and the data of an event for the user. `headers` returns fresh
+    HTTP headers for each request to a server.
 
     Example:
         >>> from leonidas_tools.tools.registry import ToolRegistry
@@ -47,12 +52,12 @@ class MCPServers:
         self,
         registry: ToolRegistry,
         servers: Mapping[str, MCPServerSettings],
-        asks: ClientFeatures | None = None,
         tell: Callable[..., None] | None = None,
+        headers: HeadersHook | None = None,
     ) -> None:
         self.registry = registry
+        self._headers = headers
         self._report = tell or (lambda _kind, **_: None)
-        self._asks = asks
         self._servers: dict[str, MCPServer] = {}
         self._tools: dict[str, ServerTools] = {}
         self._order: list[str] = []
@@ -161,7 +166,7 @@ class MCPServers:
                     changed = fields_of(report.changed[tool])
                     self._report("tool_quarantined", server=name, tool=tool, changed=changed)
 
-        self._servers[name] = server = MCPServer(name, settings, on_tools, self._asks)
+        self._servers[name] = server = MCPServer(name, settings, on_tools, self._headers)
         if self._users:
             self._start(server)
 
@@ -217,10 +222,5 @@ class MCPServers:
 
 
 def _connects_alike(one: MCPServerSettings, other: MCPServerSettings) -> bool:
-    """Return whether two settings differ only in the selection of tools.
-
-    Different roots do not matter if both have roots: a running server is notified of new ones.
-    """
-    told = {"roots"} if one.roots and other.roots else set[str]()
-    kept = {*_USES, *told}
-    return one.model_dump(exclude=kept) == other.model_dump(exclude=kept)
+    """Return whether two settings differ only in the selection of tools."""
+    return one.model_dump(exclude=set(_USES)) == other.model_dump(exclude=set(_USES))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.calls.call import ToolResult, ToolSession
-    from leonidas_tools.mcp.features import ClientFeatures
+    from leonidas_tools.mcp.servers import HeadersHook
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.processors.call_stream import CallStream
@@ -56,7 +56,9 @@ class AdvancedToolProcessor(Stage):
             tools are registered.
         policies: The user's policies, which wrap every call outside all other policies.
         approval: Asks a person if the rules require it; by default the model asks, by voice.
-        asks: Answers the requests that MCP servers make to a model.
+        mcp_headers: Returns fresh HTTP headers for each request to an MCP server, such as the token
+            of the user: `await mcp_headers(server, context)`. Outside a call, the context is
+            `None`.
         json_requests: Whether parts in JSON may make read-only requests.
 
     Raises:
@@ -84,7 +86,7 @@ class AdvancedToolProcessor(Stage):
         categories: Iterable[CategoryProcessor] = (),
         policies: Sequence[Policy] = (),
         approval: Channel | None = None,
-        asks: ClientFeatures | None = None,
+        mcp_headers: HeadersHook | None = None,
         json_requests: bool = False,
     ) -> None:
         # Imported with the first processor, not with this module.
@@ -99,7 +101,7 @@ class AdvancedToolProcessor(Stage):
             builtin_tools,
             policies=policies,
             approval=approval,
-            asks=asks,
+            mcp_headers=mcp_headers,
         )
         """The runtime that runs the calls; it needs no streams."""
         self.registry = self.runtime.registry

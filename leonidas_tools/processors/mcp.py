@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.servers import MCPServers
+from leonidas_tools.mcp.servers import HeadersHook, MCPServers
 from leonidas_tools.processors.category import CategoryProcessor
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.models import MCPServerSettings
@@ -29,6 +29,7 @@ class MCPToolProcessor(CategoryProcessor):
     Args:
         servers: Settings by server name, or an `MCPServers` that another object runs.
         registry: The registry for the tools; by default one of its own.
+        headers: Returns fresh HTTP headers for each request to a server.
 
     Raises:
         pydantic.ValidationError: The settings of a server are invalid.
@@ -46,6 +47,7 @@ class MCPToolProcessor(CategoryProcessor):
         servers: Mapping[str, MCPServerSettings | Mapping[str, Any]] | MCPServers | None = None,
         *,
         registry: ToolRegistry | None = None,
+        headers: HeadersHook | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(servers, MCPServers):
@@ -53,7 +55,7 @@ class MCPToolProcessor(CategoryProcessor):
                 name: MCPServerSettings.model_validate(value)
                 for name, value in (servers or {}).items()
             }
-            servers = MCPServers(registry or self.registry, settings)
+            servers = MCPServers(registry or self.registry, settings, headers=headers)
         self.servers = servers
 
     @classmethod

@@ -1494,6 +1494,14 @@ TEXTS: Mapping[str, Text] = {
     "mcp_effect_unknown": Text(
         _UNKNOWN_EFFECT, "Follows the MCP texts above if the call has a side effect."
     ),
+    "mcp_only_structure": Text(
+        "The server has sent no content for people beside this result.",
+        "An MCP server sends structured content without content.",
+    ),
+    "mcp_other_structure": Text(
+        "The result does not have the structure that the tool describes.",
+        "The result of an MCP tool does not match its output schema.",
+    ),
     "mcp_failed": Text(
         "The tool failed without an explanation.", "An MCP tool fails and says nothing."
     ),
@@ -1536,21 +1544,6 @@ TEXTS: Mapping[str, Text] = {
         "服务器 {server!r} 请您打开 {host} 的网页：{message}",  # noqa: RUF001 - Chinese punctuation
         "The same in Chinese.",
         required=("host", "message", "server"),
-    ),
-    "mcp_samples": Text(
-        "May the server {server!r} ask a language model this: {message}",
-        "An MCP server wants to use a language model.",
-        required=("message", "server"),
-    ),
-    "mcp_samples_pt": Text(
-        "O servidor {server!r} pode perguntar isto a um modelo de linguagem: {message}",
-        "The same in Portuguese.",
-        required=("message", "server"),
-    ),
-    "mcp_samples_zh": Text(
-        "服务器 {server!r} 可以问语言模型这个吗：{message}",  # noqa: RUF001 - Chinese punctuation
-        "The same in Chinese.",
-        required=("message", "server"),
     ),
     "mcp_secret": Text(
         "Careful, this is secret: {names}.",

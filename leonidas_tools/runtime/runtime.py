@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.calls.events import Sink
-    from leonidas_tools.mcp.features import ClientFeatures
+    from leonidas_tools.mcp.servers import HeadersHook
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.runtime.declared import Declaration
@@ -80,7 +80,9 @@ class ToolRuntime:
         builtin_tools: Whether to add the agent's own tools (think, set_speech_rate, …).
         policies: Your policies; only tracing, the loop guard and refusals run outside them.
         approval: Asks a person if a rule requires it; by default the model asks, by voice.
-        asks: Answers the requests of MCP servers to a model.
+        mcp_headers: Returns fresh HTTP headers for each request to an MCP server, such as the token
+            of the user: `await mcp_headers(server, context)`. Outside a call, the context is
+            `None`.
 
     Raises:
         ConfigurationError: The settings are invalid.
@@ -105,7 +107,7 @@ class ToolRuntime:
         *,
         policies: Sequence[Policy] = (),
         approval: Channel | None = None,
-        asks: ClientFeatures | None = None,
+        mcp_headers: HeadersHook | None = None,
     ) -> None:
         self.settings = config if isinstance(config, WatchedSettings) else WatchedSettings(config)
         if registry is not None and not isinstance(registry, ToolRegistry):
@@ -134,7 +136,7 @@ class ToolRuntime:
         self._register(as_tools(tools), builtin_tools=builtin_tools)
         self._declared = DeclaredTools(self.registry, self.settings, update=on_demand.update)
         servers, publish = self.settings.current.mcp_servers, self.monitor.events.publish
-        self.mcp_servers = MCPServers(self.registry, servers, asks, publish)
+        self.mcp_servers = MCPServers(self.registry, servers, publish, mcp_headers)
         self._opened = RefCountedResource(self._open)
         self.notices = Notices()
         """The running conversations, which receive notices beside the results of their calls."""

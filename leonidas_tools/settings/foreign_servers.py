@@ -13,6 +13,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.settings.foreign_variables import Variables, variable_name
+from leonidas_tools.settings.mcp_settings import split_command
 
 _SECTIONS = ("mcpServers", "servers", "context_servers")
 _TRANSPORTS = {
@@ -22,8 +23,15 @@ _TRANSPORTS = {
     "streamable_http": "http",
     "streamablehttp": "http",
     "sse": "sse",
+    "local": "stdio",
+    "remote": "http",
 }
-_RENAMED = {"includeTools": "include", "excludeTools": "exclude", "disabledTools": "exclude"}
+_RENAMED = {
+    "environment": "env",
+    "includeTools": "include",
+    "excludeTools": "exclude",
+    "disabledTools": "exclude",
+}
 _SAME = ("command", "args", "env", "cwd", "headers")
 _URLS = {"url": None, "httpUrl": "http", "serverUrl": None}
 _OAUTH = {
@@ -117,13 +125,20 @@ def _section(data: Any) -> tuple[Mapping[str, Any], list[Any]]:
     nested = data.get("mcp")
     for place in (data, nested if isinstance(nested, Mapping) else {}):
         for key in _SECTIONS:
-            if isinstance(place.get(key), Mapping):
+            servers = place.get(key)
+            if isinstance(servers, list) and all(isinstance(each, Mapping) for each in servers):
+                servers = {str(each.get("name")): each for each in servers}  # as in Continue
+            if isinstance(servers, Mapping):
                 inputs = place.get("inputs")
-                return place[key], inputs if isinstance(inputs, list) else []
-    looks_so = data and all(
-        isinstance(value, Mapping) and {"command", *_URLS} & value.keys() for value in data.values()
-    )
-    return (data, []) if looks_so else ({}, [])
+                return servers, inputs if isinstance(inputs, list) else []
+    for unnamed in (data, nested or {}):
+        if unnamed and isinstance(unnamed, Mapping) and all(map(_is_server, unnamed.values())):
+            return unnamed, []
+    return {}, []
+
+
+def _is_server(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool({"command", *_URLS} & value.keys())
 
 
 def _server(
@@ -133,10 +148,10 @@ def _server(
     if isinstance(server.get("command"), Mapping):  # in the format of Zed
         nested = server.pop("command")
         server |= {"command": nested.get("path"), "args": nested.get("args", [])}
-    _add_address(server, written)
     for theirs, ours in _RENAMED.items():
         if written.get(theirs):
             server[ours] = written[theirs]
+    _add_address(server, written)
     if written.get("disabled") is True or written.get("enabled") is False:
         server["enabled"] = False
     if (timeout := _timeout(written.get("timeout"))) is not None:
@@ -146,7 +161,7 @@ def _server(
             server["auth"] = {_OAUTH[k]: v for k, v in account.items() if k in _OAUTH and v}
     _make_texts(name, server, notes)
     _note_rest(name, written, notes)
-    return {key: variables.ours(value) for key, value in server.items()}
+    return {key: variables.ours(value) for key, value in split_command(server).items()}
 
 
 def _make_texts(name: str, server: dict[str, Any], notes: list[str]) -> None:

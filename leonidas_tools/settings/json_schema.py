@@ -16,7 +16,6 @@ from leonidas_tools.settings.mcp_settings import (
     MCPServerSettings,
     MCPToolConfiguration,
     OAuthSettings,
-    SamplingSettings,
 )
 from leonidas_tools.settings.models import (
     AlertRule,
@@ -89,7 +88,6 @@ def settings_schema() -> dict[str, Any]:
         PolicySettings,
         RaySettings,
         RuleSettings,
-        SamplingSettings,
         ShowSettings,
         StoreSettings,
         TemporalSettings,

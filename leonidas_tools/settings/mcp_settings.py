@@ -1,5 +1,7 @@
 """Settings of MCP servers."""
 
+import shlex
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -35,6 +37,7 @@ from leonidas_tools.settings.tool_configuration import ToolConfiguration
 
 _MAX_NAME_LENGTH = 100
 _MIN_CREDENTIAL_LENGTH = 8
+_DEPRECATED = frozenset({"sampling", "roots", "log_level"})
 
 
 def _server_name(name: str) -> str:
@@ -59,8 +62,11 @@ class OAuthSettings(SettingsModel):
     Args:
         grant: `client_credentials` for a program with its own account, or `authorization_code` for
             a person who logs in with the browser, once.
-        client_id: The client's id. If omitted with `authorization_code`, the client is registered
-            with the server, if the server allows it.
+        client_id: The client's id. If omitted with `authorization_code`, the client names itself by
+            `client_metadata_url` or is registered, as the authorization server allows.
+        client_metadata_url: The HTTPS address of your Client ID Metadata Document, which is the
+            client's id at authorization servers that take one. Its `redirect_uris` must have
+            `http://127.0.0.1/callback`.
         client_secret: The client's secret.
         issuer: The authorization server of the client, such as `https://login.example.org`. The
             secret is sent to no other server. If omitted, it is the one that the server names,
@@ -73,6 +79,7 @@ class OAuthSettings(SettingsModel):
 
     grant: Literal["client_credentials", "authorization_code"] = "authorization_code"
     client_id: Name | None = None
+    client_metadata_url: Name | None = None
     client_secret: Name | None = Field(default=None, repr=False)
     issuer: Name | None = None
     scopes: Names = ()
@@ -87,29 +94,15 @@ class OAuthSettings(SettingsModel):
     def _refuse_half_an_account(self) -> Self:
         if self.grant == "client_credentials" and None in {self.client_id, self.client_secret}:
             raise ValueError("grant 'client_credentials' needs a client_id and a client_secret")
-        return self
-
-
-class SamplingSettings(SettingsModel):
-    """The sampling that a server may request, and its limits.
-
-    Args:
-        enabled: Whether the server may request it. A person is asked each time, unless a rule
-            decides otherwise.
-        model: The model that answers, by its name in google-genai.
-        max_tokens: The maximum length of an answer, in tokens.
-        calls_per_minute: The maximum number of requests in any sixty seconds.
-    """
-
-    enabled: Switch = False
-    model: Name | None = None
-    max_tokens: Count = 1024
-    calls_per_minute: Count = 10
-
-    @model_validator(mode="after")
-    def _needs_a_model(self) -> Self:
-        if self.enabled and self.model is None:
-            raise ValueError("sampling needs a model that answers: name one under 'model'")
+        if self.client_metadata_url is not None:
+            parts = urlsplit(self.client_metadata_url)
+            if parts.scheme != "https" or not parts.hostname or parts.path in {"", "/"}:
+                raise ValueError(
+                    "client_metadata_url must be an https:// address with a path, such as "
+                    "https://example.org/client.json"
+                )
+            if self.client_id is not None:
+                raise ValueError("client_metadata_url has no effect beside client_id: remove one")
         return self
 
 
@@ -168,10 +161,7 @@ class MCPServerSettings(MaskedSettings):
             they mark the session that reads them. A tool under `tools` may override this.
         resources: Whether its resources can be listed and read as tools.
         prompts: Whether its prompts can be listed and used as tools.
-        roots: The directories in which the server may work, sent to it as roots.
         elicitation: Whether the server may ask the person a question during a call.
-        sampling: Whether the server may use a model of ours.
-        log_level: The level of the logs that the server sends to us; `off` for no logs.
         tools: Settings of its tools, by the server's names.
     """
 
@@ -197,12 +187,7 @@ class MCPServerSettings(MaskedSettings):
     untrusted: Switch = False
     resources: Switch = False
     prompts: Switch = False
-    roots: Names = ()
     elicitation: Switch = True
-    sampling: Annotated[SamplingSettings, BeforeValidator(mapping)] = (
-        SamplingSettings.model_construct()
-    )
-    log_level: Literal["debug", "info", "warning", "error", "off"] = "warning"
     tools: MCPToolConfigurations = Field(default_factory=dict)
 
     def hide(self, values: Collection[str]) -> None:
@@ -262,7 +247,12 @@ class MCPServerSettings(MaskedSettings):
     @model_validator(mode="before")
     @classmethod
     def _guess_transport(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping) or data.get("transport") is not None:
+        if not isinstance(data, Mapping):
+            return data
+        for key in _DEPRECATED & data.keys():
+            raise ValueError(f"{key} is not supported, because MCP has deprecated it: remove it")
+        data = split_command(data)
+        if data.get("transport") is not None:
             return data
         if data.get("command") is not None:
             return {**data, "transport": "stdio"}
@@ -286,6 +276,31 @@ class MCPServerSettings(MaskedSettings):
                     f"{key} has no effect with transport {self.transport!r}: remove it"
                 )
         return self
+
+
+def split_command(server: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a server whose `command` is one program, with the rest of a command line in `args`.
+
+    Many programs accept a command line, as a text or as a list. A path with spaces stays whole.
+
+    Example:
+        >>> split_command({"command": ["npx", "-y", "notes"]})
+        {'command': 'npx', 'args': ['-y', 'notes']}
+    """
+    command, args = server.get("command"), server.get("args") or ()
+    words: Any = command
+    if isinstance(command, str) and shutil.which(command) is None:
+        try:
+            words = shlex.split(command)
+        except ValueError:  # a quotation mark without its pair
+            return server
+        if len(words) > 1 and shutil.which(words[0]) is None:
+            return server
+    if not isinstance(words, list) or not words or not isinstance(args, list | tuple):
+        return server
+    if words == [command]:
+        return server
+    return {**server, "command": words[0], "args": [*words[1:], *args]}
 
 
 def _names_host(url: str) -> bool:

@@ -1,4 +1,4 @@
-"""A model and a person that a server asks, as a test has them answer."""
+"""A person that a server asks, as a test has them answer."""
 
 import asyncio
 import json
@@ -6,21 +6,7 @@ import json
 from leonidas_tools import AdvancedToolProcessor, ToolSession
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.transcript import Transcript
-from leonidas_tools.mcp.features import SamplingAnswer
 from tests.mcp.forking import forked
-
-SAMPLING = {"enabled": True, "model": "gemini-3.8-flash", "max_tokens": 300}
-
-
-class Model:
-    """Answers as the test says; what was asked is kept."""
-
-    def __init__(self):
-        self.asked = []
-
-    async def __call__(self, request):
-        self.asked.append(request)
-        return SamplingAnswer(text="Roses are red.", model="rhymer-1", stop_reason="maxTokens")
 
 
 async def call(tools, name, /, **arguments):

@@ -141,3 +141,9 @@ async def test_the_terminal_asks_for_one_thing_after_another(lab):
     }  # fmt: skip
     assert "".join(written).count(ASKED) == 2
     assert "'size' must be" in "".join(written)
+
+
+async def test_silence_is_no_answer_to_a_question_that_no_rule_can_answer(lab):
+    silence = {"deadline": "50ms", "on_expiry": "proceed"}
+    bench = await lab(approval=Person(), policies={"approval": silence})
+    assert said(await bench.call("wipe")) == "cancel"

@@ -8,6 +8,7 @@ from leonidas_tools import ToolSession
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.errors import ToolDeniedError
 from tests.mcp.asked import Person, said
+from tests.mcp.forking import forked
 
 
 async def test_a_server_of_the_older_protocol_is_answered_too(lab):
@@ -113,3 +114,9 @@ async def test_a_server_that_is_removed_takes_its_question_away(lab):
     assert (name, late.status) == ("die", "unknown_outcome")
     with pytest.raises(ToolDeniedError, match="withdrawn"):
         bench.desk.question(question)
+
+
+async def test_a_flood_of_logs_delays_no_call(chain):
+    tools = await chain(forked("older.py", tools={"flood": {"timeout": 100}}))
+    async with asyncio.timeout(110):
+        assert (await tools.execute("flood")).result == "flooded"

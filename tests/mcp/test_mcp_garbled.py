@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from leonidas_tools.errors import ToolError
-from leonidas_tools.mcp.transport.unreadable import well_formed
+from leonidas_tools.mcp.transport.limits import make_readable
 from tests.mcp.logins import Listener
 
 
@@ -123,9 +123,9 @@ WRITTEN = st.sampled_from([rb"\ud83d", rb"\uDE00", rb"\\", rb"\"", rb"\u0041", b
 def test_only_lone_halves_are_replaced(parts):
     message = b'["' + b"".join(parts) + b'"]'
     expected = re.sub("[\ud800-\udfff]", "\ufffd", json.loads(message)[0])
-    assert json.loads(well_formed(message)) == [expected]
+    assert json.loads(make_readable(message)) == [expected]
 
 
 @pytest.mark.parametrize("part", [rb"\ud83d", rb"x\ude00", rb"\\\\\ud83d", rb"\ud83d\ude00\ude00"])
 def test_very_many_halves_leave_no_lone_one(part):
-    assert from_json(well_formed(b'["' + part * 20_000 + b'"]'))
+    assert from_json(make_readable(b'["' + part * 20_000 + b'"]'))

@@ -92,11 +92,6 @@ async def test_a_server_that_lists_nothing_beside_a_call_keeps_the_call(serve):
     assert (await server.call("bad", seconds=30)).result == "fine"
 
 
-async def test_a_server_that_sets_no_log_level_is_not_waited_for(serve):
-    server = await serve(script("bad.py", "never_logs", timeout=2.0)).ready()
-    assert (await server.call("good")).result == "fine"
-
-
 async def test_any_sound_of_a_server_says_that_it_lives():
     asked = asyncio.Event()
 

@@ -217,9 +217,9 @@ async def test_a_long_page_of_tools_is_not_checked_at_once(listed, monkeypatch, 
 
 
 @pytest.mark.parametrize(("reads", "status"), [(False, "unknown_outcome"), (True, "failed")])
-async def test_a_server_that_never_stops_asking_is_reported(listed, tmp_path, reads, status):
+async def test_a_server_that_never_stops_asking_is_reported(listed, reads, status):
     curious = described("curious", annotations={"readOnlyHint": reads})
-    server = await listed(curious, era=("modern",), roots=[str(tmp_path)])
+    server = await listed(curious, era=("modern",))
     with pytest.raises(ToolError) as endless:
         await server.call("curious")
     assert (endless.value.status, endless.value.reason_code) == (status, "mcp_asks_without_end")

@@ -28,12 +28,10 @@ from leonidas_tools import (
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.calls.call import Media
 from leonidas_tools.cli import history
-from leonidas_tools.mcp.features import ClientFeatures
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.results.plain import plain
 from leonidas_tools.results.spill import Results
 from tests.approvals.bench import Bank
-from tests.mcp.asked import SAMPLING, Model
 from tests.mcp_server.conftest import serve  # noqa: F401 - a fixture
 from tests.promises.faults.play import call, play
 
@@ -430,7 +428,7 @@ DESCRIBING = """
 import os
 from typing import Annotated
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import MCPServer
 from pydantic import Field
 
 key = os.environ["TOKEN"]
@@ -438,12 +436,10 @@ server = MCPServer("describes")
 
 @server.tool(description=f"Reads http://ana:{key}@host for {key}")
 async def read(
-    ctx: Context,
     default: Annotated[str, Field(description=f"as {key}", examples=[key])] = key,
     place: Annotated[str, Field(title=key)] = "home",
     shape: Annotated[str, Field(pattern=f"^$|{key}", json_schema_extra={"x-of": key})] = "",
 ) -> bool:
-    await ctx.session.send_log_message(level="warning", data="told", logger=f"of {key}")
     return default == key
 
 @server.tool()
@@ -456,13 +452,7 @@ server.run()
 """
 
 
-async def test_what_a_server_says_of_its_tools_holds_none_of_its_secrets(tmp_path, logged, request):
-    told = asyncio.Event()
-    handler = logging.Handler()
-    handler.emit = lambda _: told.set()
-    log = logging.getLogger("leonidas_tools.mcp.server.describes")
-    log.addHandler(handler)
-    request.addfinalizer(lambda: log.removeHandler(handler))
+async def test_what_a_server_says_of_its_tools_holds_none_of_its_secrets(tmp_path, logged):
     file = tmp_path / "server.py"
     file.write_text(DESCRIBING)
     server = {"command": sys.executable, "args": [str(file)], "env": {"TOKEN": PLAIN}}
@@ -477,9 +467,6 @@ async def test_what_a_server_says_of_its_tools_holds_none_of_its_secrets(tmp_pat
         assert "default" not in schema["properties"]["default"]
         assert schema["properties"]["place"]["default"] == "home"
         assert (await tools.execute("read")).result == {"result": True}
-        async with asyncio.timeout(60):
-            await told.wait()
-    assert "of ***: told" in logged.text
     assert told_of(PLAIN, "".join([*said, logged.text])) == []
 
 
@@ -554,9 +541,8 @@ ASKING = """
 import os
 from typing import Annotated
 
-import mcp_types as types
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.resolve import Elicit, Resolve, Sample
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel, Field
 
 (key,) = (os.environ[name] for name in ("TOKEN", "PLACE") if name in os.environ)
@@ -568,17 +554,9 @@ class Size(BaseModel):
 def which():
     return Elicit(f"Which, with {key}?", Size)
 
-def poem():
-    text = types.TextContent(text=f"A poem on {key}")
-    said = types.SamplingMessage(role="user", content=text)
-    return Sample([said], max_tokens=50, system_prompt=f"Rhyme on {key}")
-
 @server.tool()
-async def ask(
-    size: Annotated[Size, Resolve(which)],
-    poem: Annotated[types.CreateMessageResult, Resolve(poem)],
-) -> str:
-    return f"{size.size}: {poem.content.text}"
+async def ask(size: Annotated[Size, Resolve(which)]) -> str:
+    return size.size
 
 server.run()
 """
@@ -592,25 +570,20 @@ async def test_a_server_asks_for_nothing_with_its_secrets_in_the_question(
     file = tmp_path / "server.py"
     file.write_text(ASKING)
     server = {"command": sys.executable, "args": [str(file)], "env": env}
-    config = {"mcp_servers": {"asks": {**server, "sampling": SAMPLING}}}
-    asked, model = [], Model()
+    config = {"mcp_servers": {"asks": server}}
+    asked = []
 
     async def person(request):
         asked.append(request)
         return Decision.approve() if request.schema is None else Decision.fill({"size": "S"})
 
-    async with AdvancedToolProcessor(
-        config=config, builtin_tools=False, approval=person, asks=ClientFeatures(sampling=model)
-    ) as tools:
+    async with AdvancedToolProcessor(config=config, builtin_tools=False, approval=person) as tools:
         assert await tools.ready(timeout_seconds=60)
-        assert (await tools.execute("ask")).result == {"result": "S: Roses are red."}
+        assert (await tools.execute("ask")).result == {"result": "S"}
     titles = sorted(request.title for request in asked)
     assert [title.partition("'asks' ")[2] for title in titles] == [
-        "ask a language model this: A poem on ***",
         "asks: Which, with ***? (Size for ***?)",
     ]
-    (sampled,) = model.asked
-    assert (sampled.turns[0].content, sampled.system_prompt) == (("A poem on ***",), "Rhyme on ***")
     told = [json.dumps([request.to_json() for request in asked]), repr(asked), logged.text]
     assert told_of(PLAIN, "".join(told)) == []
 
@@ -690,20 +663,14 @@ for line in sys.stdin:
     match message.get("method"):
         case "initialize":
             info = {"name": "cuts", "version": "1"}
-            capabilities = {"tools": {}, "logging": {}}
             version = message["params"]["protocolVersion"]
-            said = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
+            said = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
             send(id=message["id"], result=said)
         case "tools/list":
             tool = {"name": "cut", "inputSchema": {"type": "object"}}
             send(id=message["id"], result={"tools": [tool]})
         case "tools/call":
-            told = {"level": "error", "data": "z" * 1_990 + key, "logger": "n" * 1_990 + key}
-            send(method="notifications/message", params=told)
-            send(method="notifications/message", params={**told, "data": [told["data"]]})
             send(id=message["id"], error={"code": -32000, "message": "x" * 8_180 + key})
-        case "logging/setLevel":
-            send(id=message["id"], result={})
         case _ if "id" in message:
             send(id=message["id"], error={"code": -32601, "message": "unknown"})
 """
@@ -718,8 +685,7 @@ async def test_what_is_cut_of_a_message_of_a_server_is_masked_first(tmp_path, lo
     ) as tools:
         assert await tools.ready(timeout_seconds=60)
         cut = await tools.execute("cut")
-    assert "z***" in logged.text
-    assert "n***" in logged.text
+    assert cut.message.startswith("x")
     assert PLAIN[:5] not in cut.message + logged.text
 
 

@@ -107,7 +107,12 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
             scope=" ".join(auth.scopes) or None,
         )
         super().__init__(
-            str(settings.url), metadata, file, self._send_person, self._wait_for_person
+            str(settings.url),
+            metadata,
+            file,
+            self._send_person,
+            self._wait_for_person,
+            client_metadata_url=auth.client_metadata_url,
         )
         self.configure(file, auth, open_client)
         self._name = name

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.utils import extract_field_from_www_auth
-from mcp.shared.auth import OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import OAuthToken
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from pydantic import ValidationError
 
@@ -42,14 +42,6 @@ _ROUNDS = 3
 """Attempts of a request: with the current token, with a renewed one, and after a login."""
 
 
-class _FixedScopes(OAuthClientMetadata):
-    """Keeps the scopes of the settings; the library would overwrite them with the server's."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name != "scope":
-            super().__setattr__(name, value)
-
-
 class RenewingProvider(OAuthClientProvider):
     """Renews tokens before it requires a login, including tokens of an earlier process.
 
@@ -66,9 +58,7 @@ class RenewingProvider(OAuthClientProvider):
         self._bounds = OAuthRequestBounds(self.context.server_url, auth.issuer)
         self._open_client = open_client
         self._renewal: asyncio.Task[None] | None = None
-        if auth.scopes:
-            asked = self.context.client_metadata.model_dump() | {"scope": " ".join(auth.scopes)}
-            self.context.client_metadata = _FixedScopes.model_validate(asked)
+        self._scopes = " ".join(auth.scopes)
 
     async def settle(self) -> None:
         """Wait for a running renewal, and cancel it after 5 seconds."""
@@ -214,6 +204,8 @@ class RenewingProvider(OAuthClientProvider):
 
     async def _perform_authorization(self) -> httpx2.Request:
         context = self.context
+        if self._scopes:  # the library has replaced them with those that the server suggests
+            context.client_metadata.scope = self._scopes
         before, _ = await self._file.get_servers()
         if _issuer_of(before) != _issuer_of(context.oauth_metadata):
             # If this login fails, the new authorization server must not get the old one's tokens.

@@ -19,12 +19,12 @@ _SHOWN = ("image/", "audio/")
 _MAX_BLOB_LENGTH = 8192
 
 
-def to_result(answer: CallToolResult) -> ToolResult:
+def to_result(answer: CallToolResult, *, note: str | None = None) -> ToolResult:
     """Convert an MCP result.
 
     The value is the structured content, or else the text. Images and audio become media, up to the
     size limit, and are not repeated in the value. Links and embedded resources are listed under
-    `resources`. Data for programs (`_meta`) is dropped.
+    `resources`. Data for programs (`_meta`) is dropped. The message of the result is `note`.
 
     Raises:
         ToolError: An image or audio block cannot be decoded.
@@ -41,11 +41,13 @@ def to_result(answer: CallToolResult) -> ToolResult:
     structured = answer.structured_content
     rest = [block for block in answer.content if block.type != "text"]
     if not rest:
-        return ToolResult(result=text if structured is None else structured)
+        return ToolResult(result=text if structured is None else structured, message=note)
     media, too_long = _media(rest)
     value = text if structured is None else _remove_data(structured, _data(rest))
     resources = [_resource(each) for each in rest if each.type in {"resource_link", "resource"}]
-    return ToolResult(result=_add_resources(value, resources), media=media, message=too_long)
+    return ToolResult(
+        result=_add_resources(value, resources), media=media, message=too_long or note
+    )
 
 
 def _text(content: Iterable[ContentBlock]) -> str | None:

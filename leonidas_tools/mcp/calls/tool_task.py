@@ -19,7 +19,7 @@ from pydantic import FiniteFloat, ValidationError
 from leonidas_tools.mcp.calls import errors
 from leonidas_tools.mcp.features.ongoing_calls import runs_as
 from leonidas_tools.mcp.transport.http_client import SESSION_GONE, UNSENT
-from leonidas_tools.mcp.transport.unreadable import UNREADABLE
+from leonidas_tools.mcp.transport.limits import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -122,13 +122,10 @@ class ToolTask:
         """
         with reports.to(self._token, on_progress):
             try:
-                result = await self._result(client, on_progress)
+                return await self._result(client, on_progress)
             except (asyncio.CancelledError, ValidationError):
                 await self._cancel(client)
                 raise
-        if not result.is_error:
-            await client.session.validate_tool_result(self._call.tool, result)
-        return result
 
     async def _result(self, client: Client, on_progress: OnProgress) -> mcp_types.CallToolResult:
         state: TaskState | None = None

@@ -20,21 +20,23 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError, ToolError
 from leonidas_tools.mcp.calls import errors
+from leonidas_tools.mcp.calls.results import to_result
 from leonidas_tools.mcp.calls.tool_task import TaskReports, ToolTask, find_task_tools
 from leonidas_tools.mcp.connection.health import HealthCheck
 from leonidas_tools.mcp.connection.reconnect import delay_seconds
-from leonidas_tools.mcp.features import ClientFeatures
+from leonidas_tools.mcp.features.elicitation import Elicitation
+from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
 from leonidas_tools.mcp.features.resource_tools import ResourceTools
 from leonidas_tools.mcp.listing.listing import Listing, list_tools
-from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
 from leonidas_tools.mcp.transport.http import HTTPServer
 from leonidas_tools.mcp.transport.http_client import SESSION_GONE, UNSENT
-from leonidas_tools.mcp.transport.lenient import LenientTransport
+from leonidas_tools.mcp.transport.limits import TOO_LONG, UNREADABLE
 from leonidas_tools.mcp.transport.reasons import reason_of, root_error, with_place
 from leonidas_tools.mcp.transport.redaction import ServerRedaction
+from leonidas_tools.mcp.transport.repairs import CheckedTransport
 from leonidas_tools.mcp.transport.stdio import StdioServer
-from leonidas_tools.mcp.transport.unreadable import TOO_LONG, UNREADABLE
 from leonidas_tools.mcp.transport.wire_logs import discreet_logs
+from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 
@@ -42,9 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from leonidas_tools.calls.call import ToolResult
     from leonidas_tools.mcp.calls.server_call import ServerCall
-    from leonidas_tools.mcp.features import ServerRequestHandler
     from leonidas_tools.mcp.features.ongoing_calls import OnProgress
+    from leonidas_tools.mcp.servers import HeadersHook
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = visible_logger(__name__)
@@ -99,25 +102,34 @@ class MCPConnection:
     """A connection to one server, open inside `async with`; one task must open and close it."""
 
     def __init__(
-        self, name: str, settings: MCPServerSettings, requests: ServerRequestHandler | None = None
+        self,
+        name: str,
+        settings: MCPServerSettings,
+        ongoing: OngoingCalls | None = None,
+        *,
+        discovers: bool = True,
+        headers: HeadersHook | None = None,
     ) -> None:
         self.lost: str | None = None
         """Reason for the loss of the connection, once it is lost."""
+        self.is_session_gone = False
+        """Whether the server no longer knows the session of the connection."""
         self.exit_code: int | None = None
         """The exit code of a server over stdio, if the connection was lost by its exit."""
         self.limit_seconds = settings.timeout or _ANSWER_SECONDS
         """Timeout of any request except a call."""
+        self._discovers = discovers
+        self._headers = headers
         self._name = name
         self._settings = settings
-        self._requests = requests or ClientFeatures().of(name, settings)
+        self._ongoing = ongoing or OngoingCalls()
         self._resource_tools = ResourceTools(name, settings)
         self._redact = ServerRedaction(settings)
         self._stack = AsyncExitStack()
-        self._outputs = OutputSchemas()
-        self._lenient = LenientTransport(
-            self._outputs,
+        self._checked = CheckedTransport(
+            name,
             self._redact.without_tokens,
-            lambda: self._client.protocol_version,
+            lambda: self._version,
             self._redact.cut,
         )
         self._reports = TaskReports()
@@ -125,6 +137,8 @@ class MCPConnection:
         self._stdio: StdioServer | None
         self._closed = False
         self._connect_seconds: float | None = None
+        self._version = ""
+        """The protocol version, once the connection is open."""
         self._health = HealthCheck(
             self.ping, every_seconds=settings.ping_every or None, limit_seconds=self.limit_seconds
         )
@@ -135,7 +149,6 @@ class MCPConnection:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._requests.check()
         started = asyncio.get_running_loop().time()
         self._stack.enter_context(discreet_logs(self._redact))
         try:
@@ -143,8 +156,8 @@ class MCPConnection:
         except BaseException:
             await self._stack.aclose()
             raise
+        self._version = self._client.protocol_version
         self._connect_seconds = asyncio.get_running_loop().time() - started
-        self._tasks.add(asyncio.create_task(self._requests.opened(self._client)))
         if self._announces_changes() and self._is_modern():
             self._tasks.add(asyncio.create_task(self._keep_subscribed()))
         self._tasks.add(asyncio.create_task(self._watch_health()))
@@ -157,7 +170,7 @@ class MCPConnection:
         traceback: TracebackType | None,
     ) -> bool:
         self._closed = True
-        self._requests.closed()
+        self._ongoing.close()  # their answers could not be sent
         ending: set[asyncio.Future[None]] = {*self._calls, *self._tasks}
         for task in self._tasks:
             task.cancel()
@@ -191,7 +204,7 @@ class MCPConnection:
         Raises:
             ConfigurationError: The pages never end.
         """
-        listing = await list_tools(self._client, self._lenient, self._outputs)
+        listing = await list_tools(self._name, self._client, self._checked)
         self._as_tasks = find_task_tools(listing.tools, self._client.server_capabilities)
         offered = self._resource_tools.tools(self._client.server_capabilities)
         return replace(listing, tools=[*listing.tools, *offered])
@@ -204,7 +217,7 @@ class MCPConnection:
 
     async def call(
         self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None = None
-    ) -> mcp_types.CallToolResult:
+    ) -> ToolResult:
         """Call a tool, or resume its `task`, which another connection may have started.
 
         Cancellation cancels the call at the server, which may take seconds.
@@ -221,7 +234,8 @@ class MCPConnection:
         self._calls.add(ended)
         try:
             with self._health.call(call.seconds):
-                return await self._answer(call, on_progress, task)
+                answer = await self._answer(call, on_progress, task)
+            return to_result(answer, note=self._checked.note_on(call.tool, answer))
         except MCPError as error:
             raise self._tool_error(error, call, task) from error
         except InputRequiredRoundsExceededError as error:
@@ -242,11 +256,21 @@ class MCPConnection:
         return with_place(self._redact(self.lost or _reason(error)), self._settings.url)
 
     @property
+    def needs_initialize(self) -> bool:
+        """Return whether the server has ended at `server/discover`, or was silent to it."""
+        if not self._discovers:
+            return True
+        has_ended = self._stdio is not None and self.lost is not None
+        if self._checked.is_probing and has_ended:
+            return True
+        return self._checked.ignores_discover and not self._is_modern()
+
+    @property
     def status(self) -> dict[str, Any]:
         """Return the status of an open connection as plain JSON."""
         status = {
             "pid": None if self._stdio is None else self._stdio.pid,
-            "protocol_version": self._client.protocol_version,
+            "protocol_version": self._version,
             "connect_seconds": self._connect_seconds,
             "last_ping_seconds": self._health.last_ping_seconds,
         }
@@ -271,17 +295,22 @@ class MCPConnection:
         session = self._client.session
         with contextlib.suppress(MCPError, ValidationError):
             if self._is_modern():
-                await session.send_discover(self._client.protocol_version)
+                await session.send_discover(self._version)
             else:
                 await session.send_ping()
 
     def _new_client(self) -> Client:
+        secrets = KnownSecrets(self._settings.secrets())
+        elicitation = None
+        if self._settings.elicitation:
+            elicitation = Elicitation(self._name, self._ongoing, secrets)
         return Client(
-            self._lenient.of(self._transport()),
+            self._checked.open(self._transport()),
+            mode="auto" if self._discovers else "legacy",
             client_info=_client_info(),
             message_handler=self._on_message,
             cache=None,
-            **self._requests.client_options(),
+            elicitation_callback=elicitation,
         )
 
     def _transport(self) -> Any:
@@ -294,7 +323,12 @@ class MCPConnection:
             return self._stdio.streams()
         on_failure = self.lose if settings.transport == "sse" else self._check_server
         return HTTPServer(
-            name, settings, on_failure, on_bytes=heard, on_secret=self._redact.learn
+            name,
+            settings,
+            on_failure,
+            on_bytes=heard,
+            on_secret=self._redact.learn,
+            headers=self._headers,
         ).streams()
 
     def _check_server(self, failure: str) -> None:
@@ -312,7 +346,7 @@ class MCPConnection:
         return tools is not None and bool(tools.list_changed)
 
     def _is_modern(self) -> bool:
-        return self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return self._version in MODERN_PROTOCOL_VERSIONS
 
     async def _keep_subscribed(self) -> None:
         """Keep the stream open on which newer servers send notifications of changed tools.
@@ -347,15 +381,12 @@ class MCPConnection:
         self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None
     ) -> mcp_types.CallToolResult:
         if task is not None:
-            answer = await task.run(self._client, self._reports, on_progress)
-        elif request := self._resource_tools.request(self._client, call.tool, call.arguments):
+            return await task.run(self._client, self._reports, on_progress)
+        if request := self._resource_tools.request(self._client, call.tool, call.arguments):
             return await request
-        else:
-            answer = await self._client.call_tool(
-                call.tool, dict(call.arguments), progress_callback=on_progress
-            )
-        self._outputs.check(call.tool, answer)
-        return answer
+        return await self._client.call_tool(
+            call.tool, dict(call.arguments), progress_callback=on_progress
+        )
 
     def _tool_error(self, error: MCPError, call: ServerCall, task: ToolTask | None) -> ToolError:
         if error.code == TOO_LONG:
@@ -363,6 +394,7 @@ class MCPConnection:
         if error.code in UNREADABLE:
             return errors.malformed_answer(self._name, call.tool, once=call.once)
         if error.code == SESSION_GONE:
+            self.is_session_gone = self.lost is None
             self.lose(say("mcp_session_gone"))
             return self._unreached_error(say("mcp_session_gone"), call, task)
         if error.code in UNSENT:

@@ -12,8 +12,7 @@ from leonidas_tools.errors import ToolError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_types import CallToolResult
-
+    from leonidas_tools.calls.call import ToolResult
     from leonidas_tools.mcp.calls.server_call import ServerCall
     from leonidas_tools.mcp.connection.connection import MCPConnection
     from leonidas_tools.mcp.features.ongoing_calls import OnProgress
@@ -57,31 +56,36 @@ async def keep_connected(
 async def send(
     call: ServerCall,
     connection: MCPConnection,
-    next_connection: Callable[[], Awaitable[MCPConnection | None]],
+    next_connection: Callable[[MCPConnection], Awaitable[MCPConnection | None]],
     on_progress: OnProgress,
-) -> CallToolResult:
+) -> ToolResult:
     """Send a call; a task that outlives its connection continues over the next one.
 
-    No task is started twice, whatever its effect.
+    A call that a server has refused because it no longer knows the session is sent once more in a
+    new session. No task is started twice, whatever its effect.
 
     Raises:
         RetryableError: The call did not reach the server.
         ToolError: The server refused the call, or the connection was lost during it.
     """
     task = connection.task_for(call)
-    attempt = 0
+    attempt, has_new_session = 0, False
     while True:
         try:
             return await connection.call(call, on_progress, task)
         except ToolError as error:
-            if task is None or task.id is None or error.reason_code != "mcp_server_lost":
+            is_refused = connection.is_session_gone and error.reason_code == "mcp_server_down"
+            is_running = task is not None and task.id is not None
+            continues = is_running and error.reason_code == "mcp_server_lost"
+            if not continues and (not is_refused or has_new_session):
                 raise
-            lost = error
+            lost, has_new_session = error, is_refused
         opened = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(call.seconds):
-                await asyncio.sleep(delay_seconds(attempt))
-                opened = await next_connection()
+                if continues:
+                    await asyncio.sleep(delay_seconds(attempt))
+                opened = await next_connection(connection)
         attempt += 1
         if opened is None or attempt > _MAX_ATTEMPTS:
             raise lost

@@ -85,6 +85,7 @@ class _Examination:
         self._name = name
         self._settings = settings
         self._report = report
+        self._discovers = True
         self._connection = MCPConnection(name, settings)
         self._step = "start" if settings.command is not None else "protocol"
 
@@ -107,6 +108,10 @@ class _Examination:
                 self._report(answered)
                 return answered.outcome != "failed"
         except Exception as error:  # noqa: BLE001 - any error is a finding
+            if self._discovers and connection.needs_initialize and not guard.expired():
+                self._discovers = False
+                self._connection = MCPConnection(self._name, self._settings, discovers=False)
+                return await self.works(before_call)
             self._report(await self._failed(error, gave_up=guard.expired()))
         return False
 
@@ -207,10 +212,10 @@ class _Examination:
         except TimeoutError:
             message = f"{tool.name} did not respond within {seconds:g} s"
             return CheckResult(step="call", outcome="note", message=message)
-        refused = " with an error" if answer.is_error else ""
+        refused = "" if answer.ok else " with an error"
         return CheckResult(
             step="call",
-            outcome="note" if answer.is_error else "ok",
+            outcome="ok" if answer.ok else "note",
             message=f"{tool.name} responds{refused}",
             seconds=time.perf_counter() - begun,
         )

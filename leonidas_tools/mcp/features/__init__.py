@@ -1,12 +1,1 @@
-"""Client features for MCP servers: elicitation, sampling, roots; and resources, prompts."""
-
-from leonidas_tools.mcp.features.client_features import ClientFeatures, ServerRequestHandler
-from leonidas_tools.mcp.features.sampling import SamplingAnswer, SamplingModel, SamplingRequest
-
-__all__ = [
-    "ClientFeatures",
-    "SamplingAnswer",
-    "SamplingModel",
-    "SamplingRequest",
-    "ServerRequestHandler",
-]
+"""What a server may request of its client, and its resources and prompts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leonidas_tools.approvals.inquiry import CallPausedError, PausedCalls
 from leonidas_tools.approvals.request import Decision
@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from mcp_types import RequestParamsMeta
 
     from leonidas_tools.approvals.inquiry import Inquiry
-    from leonidas_tools.calls.call import ToolSession
+    from leonidas_tools.calls.call import ToolResult, ToolSession
     from leonidas_tools.calls.context import ToolContext
 
 _current: ContextVar[OngoingCall] = ContextVar("leonidas_tools_mcp_call")
 
 
 _RELATED_TASK = "io.modelcontextprotocol/related-task"
+
+
+def current_context() -> ToolContext | None:
+    """Return the context of the call that a request to a server is sent for, if any."""
+    call = _current.get(None)
+    return None if call is None else call.context
 
 
 def runs_as(task: str) -> None:
@@ -48,11 +54,13 @@ class OngoingCall:
     the request waits until another call continues it with the answer.
     """
 
-    def __init__(self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]) -> None:
+    def __init__(
+        self, context: ToolContext, send: Callable[[OnProgress], Awaitable[ToolResult]]
+    ) -> None:
         self.on_gone: Callable[[], None] | None = None
         self.task: str | None = None
         """Id of the task at the server that runs the call, if there is one."""
-        self._context = context
+        self.context = context
         self._asked: list[Inquiry] = []
         self._paused_at: Inquiry | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -65,7 +73,7 @@ class OngoingCall:
     @property
     def session(self) -> ToolSession:
         """Return the session of the call."""
-        return self._context.session
+        return self.context.session
 
     @property
     def is_paused(self) -> bool:
@@ -94,13 +102,13 @@ class OngoingCall:
                 self._take_back(inquiry)
         return inquiry.answered.result()
 
-    async def resume(self, context: ToolContext) -> Any:
+    async def resume(self, context: ToolContext) -> ToolResult:
         """Wait for the response of the server; cancel the request on cancellation.
 
         Raises:
             CallPausedError: The server asks a question first.
         """
-        self._context = context
+        self.context = context
         while not self._task.done():
             unanswered = [each for each in self._asked if not each.answered.done()]
             if unanswered:
@@ -133,7 +141,7 @@ class OngoingCall:
         self._task.cancel()
         self._end()
 
-    async def _run(self, send: Callable[[OnProgress], Awaitable[Any]]) -> Any:
+    async def _run(self, send: Callable[[OnProgress], Awaitable[ToolResult]]) -> ToolResult:
         _current.set(self)
         try:
             return await send(self._on_progress)
@@ -144,10 +152,10 @@ class OngoingCall:
         self, progress: float | None, total: float | None, message: str | None
     ) -> None:
         if progress is None:
-            self._context.progress(message)
+            self.context.progress(message)
             return
         fraction = progress / total if total else None
-        self._context.progress(message, fraction=fraction, progress=progress)
+        self.context.progress(message, fraction=fraction, progress=progress)
 
     def _take_back(self, inquiry: Inquiry) -> None:
         self._news.set()
@@ -155,7 +163,7 @@ class OngoingCall:
             on_gone, self.on_gone = self.on_gone, None
             on_gone()
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _done(self, task: asyncio.Task[ToolResult]) -> None:
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio logs no warning
         self._end()
@@ -175,7 +183,7 @@ class OngoingCalls:
         self._running: list[OngoingCall] = []
 
     def begin(
-        self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]
+        self, context: ToolContext, send: Callable[[OnProgress], Awaitable[ToolResult]]
     ) -> OngoingCall:
         """Send a request, and record it while it runs."""
         call = OngoingCall(context, send)

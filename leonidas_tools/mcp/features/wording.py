@@ -54,11 +54,6 @@ def opens(server: str, host: str, message: str, language: str, words: Wording = 
     )
 
 
-def samples(server: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
-    """Return the sentence for a server's request to use a model."""
-    return words.template("mcp_samples", language).format(server=server, message=clean(message))
-
-
 def clean(text: str, longest: int = _MAX_MESSAGE_LENGTH) -> str:
     r"""Return a server's text in one line, shortened, without control and format characters.
 

@@ -13,6 +13,7 @@ from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ConfigurationError, SchemaError, ToolDeniedError
 from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.mcp.listing.drafts import upgrade_schema
 from leonidas_tools.mcp.listing.fixed_arguments import fix
 from leonidas_tools.mcp.listing.selection import check_server, is_used
 from leonidas_tools.mcp.listing.tool_names import ListedNames
@@ -220,8 +221,6 @@ class DefinitionReader:
         if without_unseen(said.description) != said.description:
             report.unseen.append(definition.name)
         try:
-            # With an invalid output schema, every result would fail, after the tool has run.
-            ArgumentValidator(definition.output_schema or {})
             parameters, values = self._parameters(said), dict(fixed)
             if fixed:
                 ArgumentValidator(parameters)
@@ -237,7 +236,7 @@ class DefinitionReader:
     def _parameters(self, said: ToolDefinition) -> dict[str, Any]:
         """Return the schema of the arguments; raise an error if it contains a secret."""
         self._check_secrets(said)
-        visible: dict[str, Any] = visible_schema(dict(said.input_schema))
+        visible: dict[str, Any] = visible_schema(upgrade_schema(said.input_schema))
         return visible
 
     def _check_secrets(self, said: ToolDefinition) -> None:

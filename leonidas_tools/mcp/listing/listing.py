@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import mcp_types
-from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.private import PrivateFile
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
     from mcp.client.client import Client
 
-    from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
-    from leonidas_tools.mcp.transport.lenient import LenientTransport
+    from leonidas_tools.mcp.transport.repairs import CheckedTransport
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = visible_logger(__name__)
@@ -47,56 +45,44 @@ class Listing:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-async def list_tools(client: Client, lenient: LenientTransport, outputs: OutputSchemas) -> Listing:
+async def list_tools(server: str, client: Client, checked: CheckedTransport) -> Listing:
     """Return a server's tools from all pages; an invalid tool does not affect the others.
 
+    A cursor that comes again ends the listing.
+
     Raises:
-        ConfigurationError: A page is repeated, or there are too many pages or tools.
+        ConfigurationError: There are too many pages or tools.
     """
     if client.server_capabilities.tools is None:
         return Listing(tools=[])
-    lenient.refused = {}
+    checked.refused = {}
     tools: list[mcp_types.Tool] = []
     cursor: str | None = None
     seen: set[str] = set()
     while True:
-        page = await _page(client, cursor, lenient)
-        tools.extend(outputs.restore_schemas(page.tools))
-        async for more in _read_rest(client, lenient.left, outputs):
+        page = await client.list_tools(cursor=cursor)
+        tools.extend(page.tools)
+        async for more in _read_rest(client, checked.rest):
             tools.extend(more)
         cursor = page.next_cursor
-        if cursor is None:
-            outputs.keep_only(tool.name for tool in tools)
-            return Listing(tools=tools, refused=lenient.refused)
-        if cursor in seen:
-            raise ConfigurationError(f"lists its tools without end: page {cursor!r} came twice")
+        if not cursor or cursor in seen:
+            if cursor:
+                logger.warning("MCP server %r: the page %r of its tools came twice", server, cursor)
+            checked.keep_outputs({tool.name for tool in tools})
+            return Listing(tools=tools, refused=checked.refused)
         if len(seen) >= _MAX_PAGES or len(tools) > _MAX_TOOLS:
             raise ConfigurationError(f"lists its tools without end: {len(tools):,} so far")
         seen.add(cursor)
 
 
-async def _page(
-    client: Client, cursor: str | None, lenient: LenientTransport
-) -> mcp_types.ListToolsResult:
-    try:
-        return await client.list_tools(cursor=cursor)
-    except ValidationError:
-        if lenient.checks_by_tool:
-            raise
-        lenient.check_by_tool()
-        return await client.list_tools(cursor=cursor)
-
-
-async def _read_rest(
-    client: Client, tools: list[Any], outputs: OutputSchemas
-) -> AsyncIterator[list[mcp_types.Tool]]:
+async def _read_rest(client: Client, tools: list[Any]) -> AsyncIterator[list[mcp_types.Tool]]:
     """Read the tools of a page that are too many for the client library to check at once."""
     for first in range(0, len(tools), _SLICE):
         await asyncio.sleep(0)
-        some = outputs.remove_schemas(tools[first : first + _SLICE])
-        page = mcp_types.ListToolsResult.model_validate({"tools": some}, by_name=False)
+        some = {"tools": tools[first : first + _SLICE]}
+        page = mcp_types.ListToolsResult.model_validate(some, by_name=False)
         taken = client.session._absorb_tool_listing(page, complete=False)  # noqa: SLF001 - as it does for a page
-        yield outputs.restore_schemas(taken.tools)
+        yield taken.tools
 
 
 class ListingCache:

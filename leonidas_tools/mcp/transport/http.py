@@ -10,10 +10,13 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from leonidas_tools.files.gradual_reads import read_gradually
-from leonidas_tools.mcp.auth import client_auth
-from leonidas_tools.mcp.transport.bounded import ResponseBounds
+from leonidas_tools.mcp.auth import NotAuthorizedError, client_auth
+from leonidas_tools.mcp.features.ongoing_calls import current_context
 from leonidas_tools.mcp.transport.http_client import CONNECT_SECONDS, ReportingClient
+from leonidas_tools.mcp.transport.limits import ResponseLimits
 from leonidas_tools.mcp.transport.tls import tls_context
+from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
     from leonidas_tools.mcp.auth.client import OpenPage
+    from leonidas_tools.mcp.servers import HeadersHook
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
+
+logger = visible_logger(__name__)
 
 _SILENCE_SECONDS = 300.0
 _MAX_SSE_LENGTH = 1024 * 1024 - 1024
@@ -34,10 +40,10 @@ class HTTPServer:
 
     `on_failure` is called when a request fails and, with transport `sse`, when the connection ends.
     `on_secret` is called with each received token, so that the token can be masked. Without
-    `open_page`, no login is possible.
+    `open_page`, no login is possible. `headers` returns more headers for each request.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is left out as a rule
         self,
         name: str,
         settings: MCPServerSettings,
@@ -46,6 +52,7 @@ class HTTPServer:
         on_bytes: Callable[[], None] = lambda: None,
         on_secret: Callable[[str], None] | None = None,
         open_page: OpenPage | None = None,
+        headers: HeadersHook | None = None,
     ) -> None:
         self._url = str(settings.url)
         self._settings = settings
@@ -53,7 +60,10 @@ class HTTPServer:
         longest = settings.max_message_bytes
         if settings.transport == "sse":
             longest = min(longest, _MAX_SSE_LENGTH)
-        self._bounds = ResponseBounds(longest, on_bytes=on_bytes, on_stray=on_failure)
+        self._limits = ResponseLimits(longest, on_bytes=on_bytes, on_stray=on_failure)
+        self._name = name
+        self._on_secret = on_secret or (lambda _: None)
+        self._headers = headers
         self._auth = client_auth(
             name, settings, self._open_login_client, open_page=open_page, on_secret=on_secret
         )
@@ -69,7 +79,8 @@ class HTTPServer:
         """
         options = {
             "on_failure": self._on_failure,
-            "bounds": self._bounds,
+            "limits": self._limits,
+            "fresh_headers": None if self._headers is None else self._read_headers,
             "verify": await tls_context(self._settings),
         }
         opened = self._sse if self._settings.transport == "sse" else self._streamable
@@ -79,6 +90,21 @@ class HTTPServer:
         finally:
             if self._auth is not None:
                 await self._auth.settle()
+
+    async def _read_headers(self, request: httpx2.Request) -> dict[str, str]:
+        """Return the headers of the hook; its error fails the request, which is not sent."""
+        assert self._headers is not None
+        try:
+            headers = dict(await self._headers(self._name, current_context()))
+        except Exception as error:  # the hook is foreign code, which may raise anything
+            logger.warning("The headers for the MCP server %r: %s", self._name, described(error))
+            raise NotAuthorizedError(
+                "its headers could not be obtained", request=request
+            ) from error
+        for value in headers.values():
+            self._on_secret(value)
+            self._on_secret(value.rpartition(" ")[2])  # without `Bearer`
+        return headers
 
     async def _open_login_client(self) -> httpx2.AsyncClient:
         client = httpx2.AsyncClient(verify=await tls_context(self._settings))
@@ -97,7 +123,7 @@ class HTTPServer:
                 **options,
             ) as client,
             streamable_http_client(
-                self._url, http_client=client, max_sse_event_size=2 * self._bounds.longest
+                self._url, http_client=client, max_sse_event_size=2 * self._limits.longest
             ) as streams,
         ):
             yield streams

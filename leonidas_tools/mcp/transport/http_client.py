@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
@@ -23,9 +23,9 @@ from leonidas_tools.mcp.transport.reasons import PATH_HINT, StrangeAnswerError, 
 from leonidas_tools.redaction.addresses import shown_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from leonidas_tools.mcp.transport.bounded import ResponseBounds
+    from leonidas_tools.mcp.transport.limits import ResponseLimits
 
 NOT_SENT = 41_000
 """Code of a local error response: the request was not sent, or was refused before it was read."""
@@ -55,6 +55,9 @@ _GIVEN_UP = frozenset({408, 499})
 _PAGE = f"it answers with a web page; {PATH_HINT}"
 
 
+FreshHeaders: TypeAlias = "Callable[[httpx2.Request], Awaitable[Mapping[str, str]]]"
+
+
 class ReportingClient(httpx2.AsyncClient):
     """Answers a failed POST with an error response, so that the failure ends only one request.
 
@@ -63,12 +66,18 @@ class ReportingClient(httpx2.AsyncClient):
     """
 
     def __init__(
-        self, *, on_failure: Callable[[str], None], bounds: ResponseBounds, **options: Any
+        self,
+        *,
+        on_failure: Callable[[str], None],
+        limits: ResponseLimits,
+        fresh_headers: FreshHeaders | None,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         read_gradually(self)
         self._on_failure = on_failure
-        self._bounds = bounds
+        self._limits = limits
+        self._fresh_headers = fresh_headers
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request."""
@@ -101,9 +110,11 @@ class ReportingClient(httpx2.AsyncClient):
         return response if strange is None else self._failed(request, *strange)
 
     async def _authorized(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        if self._fresh_headers is not None:
+            request.headers.update(await self._fresh_headers(request))
         try:
             response = await super().send(request, **{**options, "stream": True})
-            return await self._bounds.apply(response)
+            return await self._limits.apply(response)
         except (OAuthFlowError, ValidationError) as error:
             # Raised outside `except`: the cause quotes the response of the authorization server.
             why_not, is_needed = reason(error), isinstance(error, LoginNeededError)

@@ -11,7 +11,7 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
-from leonidas_tools.mcp.transport.lines import LineSplitter
+from leonidas_tools.mcp.transport.limits import LineSplitter
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:

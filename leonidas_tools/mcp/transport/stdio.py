@@ -16,17 +16,17 @@ from mcp_types import JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.transport.process import ServerProcess, Watchdog
-from leonidas_tools.mcp.transport.unreadable import (
+from leonidas_tools.mcp.transport.limits import (
     MALFORMED,
     SEARCHED_BYTES,
     TOO_LONG,
     TOO_MANY,
     has_too_many,
-    is_asked,
+    is_request,
+    make_readable,
     replacement_error,
-    well_formed,
 )
+from leonidas_tools.mcp.transport.process import ServerProcess, Watchdog
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class StdioServer:
         answer = replacement_error(beginning, end, TOO_LONG, what)
         if answer is not None:
             self._inbox.put(answer)
-        elif not is_asked(beginning):
+        elif not is_request(beginning):
             self.on_end(f"wrote {what}, which answers no known call", None)
 
     def on_stderr(self, line: bytes) -> None:
@@ -276,12 +276,14 @@ class _ResponseOnly(JSONRPCResponse):
 
 def _read(line: bytes) -> JSONRPCMessage:
     """Return the message in a line."""
-    line = well_formed(line)
-    if not is_asked(line[:SEARCHED_BYTES]):
+    if not is_request(line[:SEARCHED_BYTES]):
         # Most messages are responses; this model parses them in a third of the time.
         with contextlib.suppress(ValidationError):
             return _ResponseOnly.model_validate_json(line, by_name=False)
-    return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        return jsonrpc_message_adapter.validate_json(make_readable(line), by_name=False)
 
 
 class MessageWriter:

@@ -10,11 +10,7 @@ _CITIES = ["New York", "Chicago", "Los Angeles"]
 def everything(place, **reached):
     """Over standard input and output, unless it says how else it is reached."""
     by_command = {"command": "node", "args": [node_server("everything"), "stdio"]}
-    may_ask = {
-        "roots": [str(place.folder)],
-        "sampling": {"enabled": True, "model": "gemini-of-nobody"},
-    }
-    return Table(settings={**(reached or by_command), **may_ask}, rows=_rows(place))
+    return Table(settings=reached or by_command, rows=_rows(place))
 
 
 def _rows(place):
@@ -60,7 +56,7 @@ def _rows(place):
 
 
 def _asking(place):
-    """What asks us while it is called: the person, a model, and where it may work."""
+    """What asks the person while it is called."""
     page = {"url": "https://example.org/roses", "elicitationId": "roses"}
     return [
         ok(
@@ -72,17 +68,6 @@ def _asking(place):
             "trigger-url-elicitation",
             page,
             Like(r".*completed the URL elicitation flow.\nElicitation ID: roses\n.*accept.*"),
-        ),
-        ok(
-            "get-roots-list",
-            {},
-            Like(rf"Current MCP Roots \(1 total\):\n\n1. .*\n   URI: file://{place.folder}\n.*"),
-        ),
-        # There is no key for a model; the server learns only that it has failed.
-        failed(
-            "trigger-sampling-request",
-            {"prompt": "Roses are"},
-            "MCP error -32603: The model has failed.",
         ),
     ]
 

@@ -1,11 +1,10 @@
-"""A server that asks: the person, a model, and where it may work; over the newer protocol."""
+"""A server that asks the person, over the newer protocol."""
 
 from typing import Annotated, Literal
 
-import mcp_types as types
 from mcp.server.elicitation import ElicitationResult
-from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.resolve import Elicit, ListRoots, Resolve, Sample
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel
 from serving import read_only, run
 
@@ -55,18 +54,6 @@ def sure():
     return Elicit("Are you sure?", Sure)
 
 
-def poem(topic: str):
-    message = types.SamplingMessage(
-        role="user", content=types.TextContent(text=f"A poem on {topic}")
-    )
-    prompt = "Rhyme." * (50_000 if topic == "everything" else 1)
-    return Sample([message], max_tokens=5000, system_prompt=prompt)
-
-
-def roots():
-    return ListRoots()
-
-
 def told(outcome):
     data = outcome.data.model_dump() if outcome.action == "accept" else {}
     return {"action": outcome.action, **data}
@@ -110,27 +97,6 @@ async def wipe(answer: Annotated[ElicitationResult[Sure], Resolve(sure)]) -> str
 async def orders() -> list[str]:
     """What was ordered."""
     return ran
-
-
-@server.tool(annotations=read_only())
-async def write(topic: str, answer: Annotated[types.CreateMessageResult, Resolve(poem)]) -> dict:
-    """Has a model write a poem."""
-    return {"text": answer.content.text, "model": answer.model, "why": answer.stop_reason}
-
-
-@server.tool(annotations=read_only())
-async def directories(found: Annotated[types.ListRootsResult, Resolve(roots)]) -> list[str]:
-    """Where it may work."""
-    return [str(root.uri) for root in found.roots]
-
-
-@server.tool(annotations=read_only())
-async def chat(count: int, ctx: Context) -> str:
-    """Logs."""
-    for number in range(count):
-        await ctx.warning(f"line {number}\n\x1b[31mred key=sk-abcdefghijklmnopqrstuvwxyz0123")
-    await ctx.debug("not wanted")
-    return "done"
 
 
 if __name__ == "__main__":

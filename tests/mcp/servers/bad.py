@@ -50,14 +50,6 @@ def slow_changing(wire, number, token):
     slow(wire, number, token)
 
 
-def long_log(wire, number, token):
-    for said in ({"logger": "l" * 100_000, "data": "x"}, {"data": {"a": "y" * 100_000}}):
-        params = {"level": "error", **said}
-        news = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
-        wire.send(json.dumps(news).encode())
-    wire.send(message(number, result=result()))
-
-
 def die(wire=None, number=None, token=None):
     if "DEATHS" in os.environ:
         with Path(os.environ["DEATHS"]).open("ab") as deaths:
@@ -157,11 +149,6 @@ def many_values_after_return(wire, number, token):
     many_values(b"")(wire, number, token)
 
 
-def odd_retry(wire, number, token):
-    wire.write(b"\nid: 1\nretry: " + b"9" * 400)
-    wire.end()
-
-
 def ends_of_lines(wire, number, token):
     wire.begun = True
     wire.send_response(200)
@@ -235,7 +222,6 @@ MISDEEDS = {
     "many_values": many_values(b""),
     "many_values_on_lines": many_values(b"\ndata: "),
     "many_values_after_return": many_values_after_return,
-    "odd_retry": odd_retry,
     "ends_of_lines": ends_of_lines,
     "charset": lambda wire, number, token: wire.send(message(number, result=result())),
     "many_in_news": many_in_news,
@@ -250,7 +236,6 @@ MISDEEDS = {
     "dies": die,
     "slow": slow,
     "slow_changing": slow_changing,
-    "long_log": long_log,
     "close_stdin": close_stdin,
     "close_stdout": close_stdout,
 }

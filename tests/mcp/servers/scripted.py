@@ -1,7 +1,7 @@
 """A server that lists what a file says, be it right or wrong; `scripted.py FILE [modern]`.
 
 It speaks message by message: the protocol of 2025-11-25, or that of 2026-07-28. A call answers
-with the tool's name, but `curious` wants to know where it may work, however often it is told.
+with the tool's name, but `curious` asks a question that cannot be asked, however often it is declined.
 """
 
 import json
@@ -19,7 +19,8 @@ def send(number, **fields):
 
 def called(tool):
     if tool == "curious":
-        wanted = {"roots": {"method": "roots/list"}}
+        page = {"mode": "url", "message": "Go", "url": "ftp://page", "elicitationId": "1"}
+        wanted = {"page": {"method": "elicitation/create", "params": page}}
         return {"resultType": "input_required", "inputRequests": wanted, "requestState": "more"}
     answer = {"content": [{"type": "text", "text": tool}]}
     return {**answer, "resultType": "complete"} if MODERN else answer
