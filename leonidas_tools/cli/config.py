@@ -144,8 +144,7 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
 def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     """Yield valid settings that have no effect on the registered tools."""
     from leonidas_tools import ToolRuntime
-    from leonidas_tools.mcp.listing.selection import check_server
-    from leonidas_tools.mcp.listing.tool_names import ListedNames
+    from leonidas_tools.mcp.listing.tool_names import ListedNames, check_server
     from leonidas_tools.runtime.toolboxes import Toolboxes
     from leonidas_tools.settings.check import check_against, find_undescribed
     from leonidas_tools.settings.watch import WatchedSettings

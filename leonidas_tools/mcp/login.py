@@ -16,9 +16,8 @@ from leonidas_tools.mcp.auth.failures import LoginError
 from leonidas_tools.mcp.auth.request_bounds import OAuthRequestBounds
 from leonidas_tools.mcp.transport.http import HTTPServer
 from leonidas_tools.mcp.transport.reasons import reason_of, with_place
-from leonidas_tools.mcp.transport.redaction import ServerRedaction
+from leonidas_tools.mcp.transport.redaction import ServerRedaction, discreet_logs
 from leonidas_tools.mcp.transport.tls import tls_context
-from leonidas_tools.mcp.transport.wire_logs import discreet_logs
 
 if TYPE_CHECKING:
     from leonidas_tools.mcp.auth import OpenPage

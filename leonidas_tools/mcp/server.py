@@ -10,8 +10,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.mcp.calls.errors import server_down
-from leonidas_tools.mcp.calls.server_call import call_of
+from leonidas_tools.mcp.calls.call import call_of, server_down
 from leonidas_tools.mcp.connection.reconnect import keep_connected, send
 from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
 from leonidas_tools.mcp.listing.definitions import AnyTool, DefinitionReader

@@ -1476,17 +1476,6 @@ TEXTS: Mapping[str, Text] = {
         f"{_MCP_TOOL} ran, but its result is too long to read: {{size}}. Request less.",
         "The result of an MCP tool is too long.",
     ),
-    "mcp_task_lost": Text(
-        "The MCP server {server!r} has lost the task that ran {tool!r}: {reason}.",
-        "A server no longer knows a task.",
-    ),
-    "mcp_task_cancelled": Text(
-        "The MCP server {server!r} cancelled the call of {tool!r}.", "A server cancels a task."
-    ),
-    "mcp_task_cancelled_because": Text(
-        "The MCP server {server!r} cancelled the call of {tool!r}: {reason}",
-        "The same, with what the server says.",
-    ),
     "mcp_asks_without_end": Text(
         f"{_MCP_TOOL} has not answered: the server kept requesting input ({{rounds}} rounds).",
         "A server requests input without end.",

@@ -10,8 +10,7 @@ from leonidas_tools import Tool
 from leonidas_tools.cli.app import program
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.listing.fixed_arguments import fix
-from leonidas_tools.mcp.listing.selection import check_server
-from leonidas_tools.mcp.listing.tool_names import name_for
+from leonidas_tools.mcp.listing.tool_names import check_server, name_for
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.bench import described
 
@@ -310,55 +309,27 @@ PLAIN = {
                 "properties": {"key": {"$ref": "#/$defs/Key"}, "n": {"$ref": "#/$defs/N"}},
                 "$defs": {"Key": {"$ref": "#/$defs/Word"}, "Word": {"enum": ["k"]}, "N": {}},
             },
-            {"key": "k"},
-            {
-                "type": "object",
-                "properties": {"n": {"$ref": "#/$defs/N"}},
-                "$defs": {"N": {}},
-            },
-            {"key": "k"},
+            {"key": "k", "n": 1},
+            {"type": "object", "properties": {}},
+            {"key": "k", "n": 1},
         ),
         (
             {
                 "type": "object",
-                "$ref": "#/definitions/Args",
-                "definitions": {"Args": {"properties": {"a": {}, "b": {}}, "required": ["a"]}},
-            },
-            {"a": 1},
-            {"type": "object", "properties": {"b": {}}},
-            {"a": 1},
-        ),
-        (
-            {
-                "type": "object",
-                "anyOf": [
-                    {"properties": {"kind": {"const": "cat"}, "lives": {}}, "required": ["kind"]},
-                    {"properties": {"kind": {"const": "dog"}, "tricks": {}}},
-                ],
-            },
-            {"kind": "dog"},
-            {"type": "object", "anyOf": [{"properties": {"tricks": {}}}]},
-            {"kind": "dog"},
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {"a": {}, "b": {}},
-                "anyOf": [{"required": ["a"]}, {"required": ["a", "b"]}],
+                "properties": {"a": {}, "b": {}, "c": {}},
+                "anyOf": [{"required": ["c"]}, {"required": ["b"]}],
                 "dependentRequired": {"a": ["b"], "b": ["a"]},
             },
             {"a": 1},
             {
                 "type": "object",
-                "properties": {"b": {}},
-                "anyOf": [{}, {"required": ["b"]}],
-                "dependentRequired": {"b": []},
-                "allOf": [{"required": ["b"]}],
+                "properties": {"b": {}, "c": {}},
+                "anyOf": [{"required": ["c"]}, {"required": ["b"]}],
             },
             {"a": 1},
         ),
     ],
-    ids=["one", "all", "definitions", "reference", "alternatives", "dependent"],
+    ids=["one", "all", "definitions", "conditions"],
 )
 def test_a_fixed_argument_is_taken_out_of_the_schema(schema, fixed, rest, values):
     assert fix({"type": "object", **schema}, fixed) == (rest, values)

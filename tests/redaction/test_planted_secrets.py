@@ -29,8 +29,7 @@ from leonidas_tools.cli import history
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.live.dead_air import DeadAir
 from leonidas_tools.live.tool_options import Filler
-from leonidas_tools.mcp.transport.redaction import ServerRedaction
-from leonidas_tools.mcp.transport.wire_logs import discreet_logs
+from leonidas_tools.mcp.transport.redaction import ServerRedaction, discreet_logs
 from leonidas_tools.settings.models import MCPServerSettings
 from leonidas_tools.store import Store
 from tests.promises.faults.play import call, play

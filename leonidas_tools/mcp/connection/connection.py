@@ -8,6 +8,7 @@ import importlib.metadata
 import itertools
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import mcp_types
@@ -19,23 +20,26 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError, ToolError
-from leonidas_tools.mcp.calls import errors
+from leonidas_tools.mcp.calls.call import (
+    asks_without_end,
+    malformed_answer,
+    server_down,
+    server_lost,
+    too_long_answer,
+)
 from leonidas_tools.mcp.calls.results import to_result
-from leonidas_tools.mcp.calls.tool_task import TaskReports, ToolTask, find_task_tools
 from leonidas_tools.mcp.connection.health import HealthCheck
 from leonidas_tools.mcp.connection.reconnect import delay_seconds
 from leonidas_tools.mcp.features.elicitation import Elicitation
 from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
 from leonidas_tools.mcp.features.resource_tools import ResourceTools
 from leonidas_tools.mcp.listing.listing import Listing, list_tools
-from leonidas_tools.mcp.transport.http import HTTPServer
-from leonidas_tools.mcp.transport.http_client import SESSION_GONE, UNSENT
+from leonidas_tools.mcp.transport.http import SESSION_GONE, UNSENT, HTTPServer
 from leonidas_tools.mcp.transport.limits import TOO_LONG, UNREADABLE
 from leonidas_tools.mcp.transport.reasons import reason_of, root_error, with_place
-from leonidas_tools.mcp.transport.redaction import ServerRedaction
+from leonidas_tools.mcp.transport.redaction import ServerRedaction, discreet_logs
 from leonidas_tools.mcp.transport.repairs import CheckedTransport
 from leonidas_tools.mcp.transport.stdio import StdioServer
-from leonidas_tools.mcp.transport.wire_logs import discreet_logs
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leonidas_tools.calls.call import ToolResult
-    from leonidas_tools.mcp.calls.server_call import ServerCall
+    from leonidas_tools.mcp.calls.call import ServerCall
     from leonidas_tools.mcp.features.ongoing_calls import OnProgress
     from leonidas_tools.mcp.servers import HeadersHook
     from leonidas_tools.settings.models import MCPServerSettings
@@ -131,9 +135,8 @@ class MCPConnection:
             self._redact.without_tokens,
             lambda: self._version,
             self._redact.cut,
+            partial(self.lose, "closed the connection") if settings.transport == "sse" else None,
         )
-        self._reports = TaskReports()
-        self._as_tasks: frozenset[str] = frozenset()
         self._stdio: StdioServer | None
         self._closed = False
         self._connect_seconds: float | None = None
@@ -205,45 +208,33 @@ class MCPConnection:
             ConfigurationError: The pages never end.
         """
         listing = await list_tools(self._name, self._client, self._checked)
-        self._as_tasks = find_task_tools(listing.tools, self._client.server_capabilities)
         offered = self._resource_tools.tools(self._client.server_capabilities)
         return replace(listing, tools=[*listing.tools, *offered])
 
-    def task_for(self, call: ServerCall) -> ToolTask | None:
-        """Return a new task for a call that the server accepts only as a task."""
-        if call.tool not in self._as_tasks:
-            return None
-        return ToolTask(self._name, call, self._redact)
-
-    async def call(
-        self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None = None
-    ) -> ToolResult:
-        """Call a tool, or resume its `task`, which another connection may have started.
-
-        Cancellation cancels the call at the server, which may take seconds.
+    async def call(self, call: ServerCall, on_progress: OnProgress) -> ToolResult:
+        """Call a tool; cancellation cancels the call at the server, which may take seconds.
 
         Raises:
             RetryableError: The call did not reach the server.
             ToolError: The server refused the call, or the connection was lost during it.
         """
-        task = task or self.task_for(call)
         unusable = self._unusable_reason
         if unusable is not None:
-            raise self._unreached_error(unusable, call, task)
+            raise server_down(self._name, unusable)
         ended = asyncio.get_running_loop().create_future()
         self._calls.add(ended)
         try:
             with self._health.call(call.seconds):
-                answer = await self._answer(call, on_progress, task)
+                answer = await self._answer(call, on_progress)
             return to_result(answer, note=self._checked.note_on(call.tool, answer))
         except MCPError as error:
-            raise self._tool_error(error, call, task) from error
+            raise self._tool_error(error, call) from error
         except InputRequiredRoundsExceededError as error:
             rounds = error.max_rounds
-            raise errors.asks_without_end(self._name, call.tool, rounds, once=call.once) from error
+            raise asks_without_end(self._name, call.tool, rounds, once=call.once) from error
         except (RuntimeError, ValueError) as error:
             logger.warning("MCP server %r: the result of %r is malformed", self._name, call.tool)
-            raise errors.malformed_answer(self._name, call.tool, once=call.once) from error
+            raise malformed_answer(self._name, call.tool, once=call.once) from error
         finally:
             self._calls.discard(ended)
             ended.set_result(None)
@@ -339,7 +330,6 @@ class MCPConnection:
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self._changes.set(by_server=True)
-        await self._reports.heard(message)
 
     def _announces_changes(self) -> bool:
         tools = self._client.server_capabilities.tools
@@ -377,28 +367,24 @@ class MCPConnection:
             return self._redact(self.lost)
         return say("mcp_closed") if self._closed else None
 
-    async def _answer(
-        self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None
-    ) -> mcp_types.CallToolResult:
-        if task is not None:
-            return await task.run(self._client, self._reports, on_progress)
+    async def _answer(self, call: ServerCall, on_progress: OnProgress) -> mcp_types.CallToolResult:
         if request := self._resource_tools.request(self._client, call.tool, call.arguments):
             return await request
         return await self._client.call_tool(
             call.tool, dict(call.arguments), progress_callback=on_progress
         )
 
-    def _tool_error(self, error: MCPError, call: ServerCall, task: ToolTask | None) -> ToolError:
+    def _tool_error(self, error: MCPError, call: ServerCall) -> ToolError:
         if error.code == TOO_LONG:
-            return errors.too_long_answer(self._name, call.tool, error.message)
+            return too_long_answer(self._name, call.tool, error.message)
         if error.code in UNREADABLE:
-            return errors.malformed_answer(self._name, call.tool, once=call.once)
+            return malformed_answer(self._name, call.tool, once=call.once)
         if error.code == SESSION_GONE:
             self.is_session_gone = self.lost is None
             self.lose(say("mcp_session_gone"))
-            return self._unreached_error(say("mcp_session_gone"), call, task)
+            return server_down(self._name, say("mcp_session_gone"))
         if error.code in UNSENT:
-            return self._unreached_error(error.message, call, task)
+            return server_down(self._name, error.message)
         # Over HTTP, one request may be cut off while the others continue.
         cut_off = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED
         unusable = self._unusable_reason
@@ -406,13 +392,7 @@ class MCPConnection:
             return ToolError(self._redact(error.message), reason_code="mcp_error")
         self._check_server(error.message)
         reason = unusable or self._redact(error.message)
-        return errors.server_lost(self._name, reason, once=call.once)
-
-    def _unreached_error(self, reason: str, call: ServerCall, task: ToolTask | None) -> ToolError:
-        """Return the error of a request that did not reach the server."""
-        if task is not None and task.id is not None:  # the task itself was started before
-            return errors.server_lost(self._name, reason, once=call.once)
-        return errors.server_down(self._name, reason)
+        return server_lost(self._name, reason, once=call.once)
 
 
 def _reason(error: BaseException | None) -> str:

@@ -1,4 +1,4 @@
-"""Reconnect to a server with backoff, and resume its tasks over the new connection."""
+"""Reconnect to a server with backoff, and repeat a call of a session that is gone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import contextlib
 import random
 from typing import TYPE_CHECKING
 
-from leonidas_tools.errors import ToolError
+from leonidas_tools.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from leonidas_tools.calls.call import ToolResult
-    from leonidas_tools.mcp.calls.server_call import ServerCall
+    from leonidas_tools.mcp.calls.call import ServerCall
     from leonidas_tools.mcp.connection.connection import MCPConnection
     from leonidas_tools.mcp.features.ongoing_calls import OnProgress
 
@@ -21,7 +21,6 @@ _FIRST_SECONDS = 0.5
 _MAX_SECONDS = 30.0
 _STEADY_SECONDS = 30.0
 """Seconds after which a connection counts as stable: the backoff then starts from the beginning."""
-_MAX_ATTEMPTS = 10
 
 
 def delay_seconds(attempt: int) -> float:
@@ -59,34 +58,21 @@ async def send(
     next_connection: Callable[[MCPConnection], Awaitable[MCPConnection | None]],
     on_progress: OnProgress,
 ) -> ToolResult:
-    """Send a call; a task that outlives its connection continues over the next one.
-
-    A call that a server has refused because it no longer knows the session is sent once more in a
-    new session. No task is started twice, whatever its effect.
+    """Send a call; send it once more in a new session if the server no longer knows the session.
 
     Raises:
         RetryableError: The call did not reach the server.
         ToolError: The server refused the call, or the connection was lost during it.
     """
-    task = connection.task_for(call)
-    attempt, has_new_session = 0, False
-    while True:
-        try:
-            return await connection.call(call, on_progress, task)
-        except ToolError as error:
-            is_refused = connection.is_session_gone and error.reason_code == "mcp_server_down"
-            is_running = task is not None and task.id is not None
-            continues = is_running and error.reason_code == "mcp_server_lost"
-            if not continues and (not is_refused or has_new_session):
-                raise
-            lost, has_new_session = error, is_refused
+    try:
+        return await connection.call(call, on_progress)
+    except RetryableError:
+        if not connection.is_session_gone:
+            raise
         opened = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(call.seconds):
-                if continues:
-                    await asyncio.sleep(delay_seconds(attempt))
                 opened = await next_connection(connection)
-        attempt += 1
-        if opened is None or attempt > _MAX_ATTEMPTS:
-            raise lost
-        connection = opened
+        if opened is None:
+            raise
+    return await opened.call(call, on_progress)

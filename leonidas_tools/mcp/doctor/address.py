@@ -15,8 +15,8 @@ from mcp.shared.exceptions import MCPError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import LoginRequiredError
-from leonidas_tools.mcp.doctor.check_result import CheckResult
-from leonidas_tools.mcp.transport.http_client import LOGIN_NEEDED, WRONG_PATH, WRONG_PATH_STATUSES
+from leonidas_tools.mcp.doctor.check_result import CheckResult, failed, ok
+from leonidas_tools.mcp.transport.http import LOGIN_NEEDED, WRONG_PATH, WRONG_PATH_STATUSES
 from leonidas_tools.mcp.transport.reasons import (
     StrangeAnswerError,
     breaks_protocol,
@@ -53,9 +53,7 @@ async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     proxy = getproxies().get(parts.scheme)
     if proxy and not proxy_bypass(host):
-        yield CheckResult(
-            step="proxy", outcome="ok", message=f"{shown_place(proxy)}, from the system settings"
-        )
+        yield ok("proxy", f"{shown_place(proxy)}, from the system settings")
         return
     for look in (_name, _port):
         finding = await look(host, port)
@@ -113,16 +111,13 @@ async def _name(host: str, port: int) -> CheckResult:
                 host, port, type=socket.SOCK_STREAM
             )
     except (OSError, TimeoutError):
-        return CheckResult(
-            step="name",
-            outcome="failed",
-            message=f"{host!r} cannot be resolved",
-            hint="correct the host of the url; or check the network, such as a VPN",
+        return failed(
+            "name",
+            f"{host!r} cannot be resolved",
+            "correct the host of the url; or check the network, such as a VPN",
         )
     addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in infos))
-    return CheckResult(
-        step="name", outcome="ok", message=addresses, seconds=time.perf_counter() - begun
-    )
+    return ok("name", addresses, time.perf_counter() - begun)
 
 
 async def _port(host: str, port: int) -> CheckResult:
@@ -131,26 +126,19 @@ async def _port(host: str, port: int) -> CheckResult:
         async with asyncio.timeout(_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        return CheckResult(
-            step="connection",
-            outcome="failed",
-            message=f"port {port} did not respond within {_SECONDS:g} s",
-            hint="a firewall may block it",
+        return failed(
+            "connection",
+            f"port {port} did not respond within {_SECONDS:g} s",
+            "a firewall may block it",
         )
     except OSError as error:
-        return CheckResult(
-            step="connection",
-            outcome="failed",
-            message=f"port {port}: {why(error)}",
-            hint="start the server, or correct the port of the url",
+        return failed(
+            "connection",
+            f"port {port}: {why(error)}",
+            "start the server, or correct the port of the url",
         )
     writer.close()
-    return CheckResult(
-        step="connection",
-        outcome="ok",
-        message=f"port {port} is open",
-        seconds=time.perf_counter() - begun,
-    )
+    return ok("connection", f"port {port} is open", time.perf_counter() - begun)
 
 
 async def _tls(settings: MCPServerSettings, host: str, port: int) -> CheckResult:
@@ -160,20 +148,19 @@ async def _tls(settings: MCPServerSettings, host: str, port: int) -> CheckResult
         async with asyncio.timeout(_SECONDS):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except ConfigurationError as error:
-        return CheckResult(step="TLS", outcome="failed", message=error.message)
+        return failed("TLS", error.message)
     except ssl.SSLError as error:
         message, _, hint = tls_reason(error).partition("; ")
-        return CheckResult(step="TLS", outcome="failed", message=message, hint=hint or None)
+        return failed("TLS", message, hint or None)
     except (OSError, TimeoutError) as error:
-        return CheckResult(step="TLS", outcome="failed", message=why(error))
+        return failed("TLS", why(error))
     certificate = writer.get_extra_info("peercert") or {}
     writer.close()
     until = certificate.get("notAfter")
-    return CheckResult(
-        step="TLS",
-        outcome="ok",
-        message="the certificate is trusted" + (f", and valid until {until}" if until else ""),
-        seconds=time.perf_counter() - begun,
+    return ok(
+        "TLS",
+        "the certificate is trusted" + (f", and valid until {until}" if until else ""),
+        time.perf_counter() - begun,
     )
 
 

@@ -23,3 +23,18 @@ class CheckResult:
     message: str
     hint: str | None = None
     seconds: float | None = None
+
+
+def ok(step: str, message: str, seconds: float | None = None) -> CheckResult:
+    """Return the result of a step that has succeeded."""
+    return CheckResult(step=step, outcome="ok", message=message, seconds=seconds)
+
+
+def note(step: str, message: str, hint: str | None = None) -> CheckResult:
+    """Return the result of a step that the server can work in spite of."""
+    return CheckResult(step=step, outcome="note", message=message, hint=hint)
+
+
+def failed(step: str, message: str, hint: str | None = None) -> CheckResult:
+    """Return the result of a step because of which the server cannot work."""
+    return CheckResult(step=step, outcome="failed", message=message, hint=hint)

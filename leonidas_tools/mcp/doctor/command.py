@@ -1,13 +1,14 @@
-"""Check a command before it is started."""
+"""Check a command before it is started; hints for one that does not start."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leonidas_tools.mcp.doctor.check_result import CheckResult
+from leonidas_tools.mcp.doctor.check_result import CheckResult, failed, note, ok
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,11 +37,10 @@ def before_start(settings: MCPServerSettings) -> Iterator[CheckResult]:
     """Check the directory, the command, its arguments and its variables."""
     cwd = settings.cwd
     if cwd is not None and not Path(cwd).is_dir():
-        yield CheckResult(
-            step="directory",
-            outcome="failed",
-            message=f"{cwd!r} does not exist" if not Path(cwd).exists() else f"{cwd!r} is a file",
-            hint="correct `cwd`; a relative path starts where Leonidas is started",
+        yield failed(
+            "directory",
+            f"{cwd!r} does not exist" if not Path(cwd).exists() else f"{cwd!r} is a file",
+            "correct `cwd`; a relative path starts where Leonidas is started",
         )
         return
     yield _command(settings)
@@ -53,14 +53,13 @@ def _command(settings: MCPServerSettings) -> CheckResult:
     path = settings.env.get("PATH", os.environ.get("PATH", os.defpath))
     executable = shutil.which(command, path=path)
     if executable is not None:
-        return CheckResult(step="command", outcome="ok", message=f"{command} is {executable}")
+        return ok("command", f"{command} is {executable}")
     if os.sep in command:
         exists = Path(command).exists()
-        return CheckResult(
-            step="command",
-            outcome="failed",
-            message=f"{command!r} " + ("is not executable" if exists else "does not exist"),
-            hint=f"make it executable: chmod +x {command}" if exists else "correct the path",
+        return failed(
+            "command",
+            f"{command!r} " + ("is not executable" if exists else "does not exist"),
+            f"make it executable: chmod +x {command}" if exists else "correct the path",
         )
     name = Path(command).name.lower()
     missing = f"{command!r} was not found on PATH: {path}"
@@ -68,37 +67,132 @@ def _command(settings: MCPServerSettings) -> CheckResult:
         hint = "a command is one word: put the arguments under `args`"
     else:
         hint = _INSTALL.get(name, "install it, or write its full path")
-    return CheckResult(step="command", outcome="failed", message=missing, hint=hint)
+    return failed("command", missing, hint)
 
 
 def _arguments(settings: MCPServerSettings) -> Iterator[CheckResult]:
     name = Path(str(settings.command)).name.lower()
     if name == "npx" and not {"-y", "--yes"} & set(settings.args):
-        yield CheckResult(
-            step="arguments",
-            outcome="note",
-            message="npx asks before it installs a package, and gets no answer",
-            hint="put -y before the package",
+        yield note(
+            "arguments",
+            "npx asks before it installs a package, and gets no answer",
+            "put -y before the package",
         )
     script = next((a for a in settings.args if not a.startswith("-")), None)
     if script is not None and script.endswith(_SCRIPTS):
         place = Path(settings.cwd or ".") / script
         if name.startswith(("python", "node", "bash", "sh")) and not place.exists():
             where = Path(settings.cwd or ".").resolve()
-            yield CheckResult(
-                step="arguments",
-                outcome="failed",
-                message=f"there is no file {script!r} in {where}",
-                hint="write its full path, or set `cwd` to its directory",
+            yield failed(
+                "arguments",
+                f"there is no file {script!r} in {where}",
+                "write its full path, or set `cwd` to its directory",
             )
 
 
 def _variables(settings: MCPServerSettings) -> Iterator[CheckResult]:
     empty = sorted(name for name, value in settings.env.items() if not value.strip())
     if empty:
-        yield CheckResult(
-            step="environment",
-            outcome="note",
-            message=f"{', '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty",
-            hint="set it where Leonidas is started, or in .env",
+        yield note(
+            "environment",
+            f"{', '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty",
+            "set it where Leonidas is started, or in .env",
         )
+
+
+_VARIABLE = r"\b(?!ERR_)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b"
+_MISSING = r"(?i)required|missing|not set|must be|environ|provide|undefined|unset"
+_KNOWN = [
+    (
+        r"cannot import name .* from .mcp|No module named .mcp\.|module .mcp.* has no attribute",
+        (
+            "it was written for another version of the package `mcp`: install it in an "
+            "environment of its own, as `uvx PACKAGE` does"
+        ),
+    ),
+    (
+        r"No module named ['\"]?([\w.]+)",
+        (
+            "the Python that runs it lacks {0!r}: install it there, write ${{LEONIDAS_PYTHON}} for "
+            "the Python that runs Leonidas, or let `uvx PACKAGE` run it"
+        ),
+    ),
+    (
+        r"E404|404 Not Found - GET|is not in (?:this|the npm) registry",
+        "there is no such package: correct its name",
+    ),
+    (
+        r"not found in the package registry|No solution found when resolving",
+        "there is no such package, or none for this Python: correct its name",
+    ),
+    (
+        r"could not determine executable to run",
+        "the package has no default program: name it with npx -p PACKAGE PROGRAM",
+    ),
+    (
+        r"ENOTFOUND|EAI_AGAIN|Temporary failure in name resolution|error sending request",
+        (
+            "the registry of its package cannot be reached: install the package once, or "
+            "check the network"
+        ),
+    ),
+    (
+        r"Cannot find (?:module|package) '([^']+)'",
+        "{0!r} does not exist: install it, or correct the path",
+    ),
+    (
+        r"can't open file|ENOENT|No such file or directory",
+        "a path is wrong; write it in full, or set `cwd`",
+    ),
+    (
+        r"EACCES|Permission denied",
+        "it lacks a permission to read or run something: see the lines above",
+    ),
+    (r"EADDRINUSE|[Aa]ddress already in use", "a port is in use: stop the other program"),
+    (r"(?im)^\s*usage:", "its arguments are wrong: see its usage above"),
+]
+_OLD = r"SyntaxError: Unexpected|requires? (?:a )?(?:newer )?[Nn]ode|Unsupported engine|EBADENGINE"
+
+
+def hint_for(
+    settings: MCPServerSettings,
+    output: str,
+    *,
+    has_printed: bool = False,
+    is_late: bool = False,
+    exit_code: int | None = None,
+) -> str | None:
+    """Return a remedy for a server over stdio that does not start, if one is known.
+
+    Example:
+        >>> from leonidas_tools.settings.models import MCPServerSettings
+        >>> hint_for(MCPServerSettings(command="x"), "Error: BRAVE_API_KEY is required")
+        'set BRAVE_API_KEY under `env`: `BRAVE_API_KEY: ${BRAVE_API_KEY}`'
+    """
+    if has_printed:
+        return (
+            "it must print only MCP messages on standard output, and all else on standard error; "
+            "or it is not an MCP server"
+        )
+    hint = _of_output(output)
+    if hint is not None:
+        return hint
+    if is_late:
+        waits = str(settings.command).rpartition("/")[2] == "npx"
+        more = "; npx may be waiting for an answer: put -y before the package" if waits else ""
+        return f"is it a server that uses MCP over stdio? If it is slow, raise `timeout`{more}"
+    if exit_code == 0:
+        return "it exited by itself: it may need an argument, such as `stdio`"
+    return None
+
+
+def _of_output(output: str) -> str | None:
+    if re.search(_OLD, output):
+        return "it needs a newer Node.js: https://nodejs.org"
+    variable = re.search(_VARIABLE, output)
+    if variable is not None and re.search(_MISSING, output) is not None:
+        return f"set {variable[0]} under `env`: `{variable[0]}: ${{{variable[0]}}}`"
+    for pattern, hint in _KNOWN:
+        if (match := re.search(pattern, output)) is not None:
+            return hint.format(*match.groups())
+    return None

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from leonidas_tools.errors import ToolError
-from leonidas_tools.mcp.calls.server_call import ServerCall
+from leonidas_tools.mcp.calls.call import ServerCall
 from leonidas_tools.mcp.connection.connection import MCPConnection
 from leonidas_tools.mcp.doctor.address import elsewhere, may_be_elsewhere, needs_login, on_the_way
-from leonidas_tools.mcp.doctor.check_result import CheckResult
-from leonidas_tools.mcp.doctor.command import before_start
-from leonidas_tools.mcp.doctor.hints import hint_for
+from leonidas_tools.mcp.doctor.check_result import CheckResult, failed, note, ok
+from leonidas_tools.mcp.doctor.command import before_start, hint_for
 from leonidas_tools.mcp.listing.definitions import DefinitionReader, described
 from leonidas_tools.mcp.transport.reasons import root_error, with_place
 from leonidas_tools.mcp.trust.pins import Pins, PinsError, identity_of
@@ -54,14 +53,7 @@ async def examine(
         Whether the server works.
     """
     if not settings.enabled:
-        report(
-            CheckResult(
-                step="settings",
-                outcome="note",
-                message="it is disabled",
-                hint="set `enabled: true` to enable it",
-            )
-        )
+        report(note("settings", "it is disabled", "set `enabled: true` to enable it"))
     async for finding in _before(settings):
         report(finding)
         if finding.outcome == "failed":
@@ -119,12 +111,7 @@ class _Examination:
         status = self._connection.status
         version = status["protocol_version"]
         era = "without sessions" if version in MODERN_PROTOCOL_VERSIONS else "with a session"
-        return CheckResult(
-            step=self._step,
-            outcome="ok",
-            message=f"it uses MCP {version}, {era}",
-            seconds=status["connect_seconds"],
-        )
+        return ok(self._step, f"it uses MCP {version}, {era}", status["connect_seconds"])
 
     async def _run(self, listed: Listing) -> list[mcp_types.Tool] | None:
         """Report the usable tools, and return them; `None` if all are in quarantine."""
@@ -146,7 +133,7 @@ class _Examination:
         message = message if listed.tools else "it has none"
         self._report(CheckResult(step="tools", outcome="ok" if runs else "note", message=message))
         for text in warnings.texts:
-            self._report(CheckResult(step="tools", outcome="note", message=text))
+            self._report(note("tools", text))
         for name, change in changes.items():
             self._report(
                 CheckResult(
@@ -181,22 +168,17 @@ class _Examination:
     async def _ping(self) -> CheckResult:
         begun = time.perf_counter()
         await self._connection.ping()
-        return CheckResult(
-            step="ping", outcome="ok", message="it responds", seconds=time.perf_counter() - begun
-        )
+        return ok("ping", "it responds", time.perf_counter() - begun)
 
     async def _called(
         self, tools: list[mcp_types.Tool], before_call: Callable[[str], None]
     ) -> CheckResult:
         tool = min(filter(_is_harmless, tools), key=_parameters, default=None)
         if tool is None:
-            return CheckResult(
-                step="call",
-                outcome="ok",
-                message=(
-                    "no call: no read-only tool without required arguments, and without secrets in "
-                    "its name or description"
-                ),
+            return ok(
+                "call",
+                "no call: no read-only tool without required arguments, and without secrets in "
+                "its name or description",
             )
         before_call(tool.name)
         begun = time.perf_counter()
@@ -206,12 +188,10 @@ class _Examination:
                 call = ServerCall(tool=tool.name, arguments={}, once=False, seconds=seconds)
                 answer = await self._connection.call(call, _no_progress)
         except ToolError as error:
-            return CheckResult(
-                step="call", outcome="failed", message=f"{tool.name}: {error.message}"
-            )
+            return failed("call", f"{tool.name}: {error.message}")
         except TimeoutError:
             message = f"{tool.name} did not respond within {seconds:g} s"
-            return CheckResult(step="call", outcome="note", message=message)
+            return note("call", message)
         refused = "" if answer.ok else " with an error"
         return CheckResult(
             step="call",
@@ -234,9 +214,7 @@ class _Examination:
                 is_late=gave_up or is_late,
                 exit_code=connection.exit_code,
             )
-            return CheckResult(
-                step=self._step, outcome="failed", message=reason + output, hint=hint
-            )
+            return failed(self._step, reason + output, hint)
         message, _, hint = reason.partition("; ")
         if not gave_up and may_be_elsewhere(error):
             other = await elsewhere(settings)
@@ -244,7 +222,7 @@ class _Examination:
                 hint = f"an MCP server responds at {other}: set that url"
         if needs_login(error):
             message, _, hint = reason.partition(": ")
-        return CheckResult(step=self._step, outcome="failed", message=message, hint=hint or None)
+        return failed(self._step, message, hint or None)
 
 
 class _WarningCollector(logging.Handler):

@@ -17,9 +17,10 @@ from leonidas_tools.approvals.request import Answer
 from leonidas_tools.calls.last_minute import LastMinute
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema import ArgumentValidator
-from leonidas_tools.mcp.features.wording import asks, clean, opens
+from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.redaction.schemas import schema_without
-from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.redaction.visible import one_line, visible_logger
+from leonidas_tools.results.texts import AS_IT_IS, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import Decision
     from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
     from leonidas_tools.redaction import KnownSecrets
+    from leonidas_tools.results.texts import Wording
 
 logger = visible_logger(__name__)
 
@@ -36,6 +38,9 @@ _MAX_PER_MINUTE = 10
 _MAX_SCHEMA_LENGTH = 16_384
 _MAX_URL_LENGTH = 2048
 _MAX_MESSAGE_LENGTH = 8192
+_MAX_SHOWN_LENGTH = 500
+_MAX_NAME_LENGTH = 80
+_MAX_OPTIONS = 12
 _PLAIN_PLACE = re.compile(r"([\w.-]+|\[[\da-f:.]+\])(:\d+)?", re.ASCII | re.IGNORECASE)
 
 
@@ -57,11 +62,13 @@ class Elicitation:
         self._warnings = LastMinute()
 
     async def __call__(
-        self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 - the client library's
+        params: mcp_types.ElicitRequestParams,
     ) -> mcp_types.ElicitResult:
         """Ask the user, and return the answer; decline a question that cannot be asked."""
         try:
-            call = self._calls.asking(context.meta)
+            call = self._calls.asking()
             if call is None:
                 raise UnaskableError("the call that it belongs to is unknown")  # noqa: TRY301 - logged below
             if not self._requests.admits(_MAX_PER_MINUTE, monotonic()):
@@ -158,3 +165,58 @@ def _accept_titles(
         return options.get(value.strip().casefold(), value)
 
     return lambda answers: validate({name: resolve(name, each) for name, each in answers.items()})
+
+
+def asks(
+    server: str, message: str, schema: Mapping[str, Any], language: str, words: Wording = AS_IT_IS
+) -> str:
+    """Return a question of a server with its fields.
+
+    Example:
+        >>> schema = {"properties": {"size": {"enum": ["S", "M"]}, "pin": {}}, "required": ["size"]}
+        >>> asks("shop", "Which one?", schema, "en")
+        "The server 'shop' asks: Which one? (size: S, M; pin?)"
+        >>> asks("shop", "Log in", {"properties": {"password": {}}}, "en")
+        "The server 'shop' asks: Log in (password?) Careful, this is secret: password."
+    """
+    said = words.template("mcp_asks", language).format(server=server, message=clean(message))
+    properties = properties_of(schema)
+    fields = "; ".join(_field(name, each, schema) for name, each in properties.items())
+    secret = ", ".join(clean(name, _MAX_NAME_LENGTH) for name in properties if is_secret_name(name))
+    return " ".join(
+        filter(
+            None,
+            (
+                said,
+                f"({fields})" if fields else "",
+                words.template("mcp_secret", language).format(names=secret) if secret else "",
+            ),
+        )
+    )
+
+
+def opens(server: str, host: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
+    """Return the sentence for a server's request to open a page."""
+    return words.template("mcp_opens", language).format(
+        server=server, host=host, message=clean(message)
+    )
+
+
+def clean(text: str, longest: int = _MAX_SHOWN_LENGTH) -> str:
+    r"""Return a server's text in one line, shortened, without control and format characters.
+
+    Example:
+        >>> clean("Hello\n  \x1b[31mworld")
+        'Hello world'
+    """
+    return shorten(one_line(text[: 4 * longest]), longest)
+
+
+def _field(name: str, schema: Any, whole: Mapping[str, Any]) -> str:
+    title = schema.get("title") if isinstance(schema, dict) else None
+    named = clean(str(title or name), _MAX_NAME_LENGTH)
+    required = whole.get("required")
+    needed = isinstance(required, list) and name in required
+    options = [clean(each, _MAX_NAME_LENGTH) for _, each in options_of(schema)]
+    shown = ", ".join(options[:_MAX_OPTIONS]) + ("…" if len(options) > _MAX_OPTIONS else "")
+    return f"{named}{'' if needed else '?'}" + (f": {shown}" if shown else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,16 +12,11 @@ from leonidas_tools.approvals.request import Decision
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_types import RequestParamsMeta
-
     from leonidas_tools.approvals.inquiry import Inquiry
     from leonidas_tools.calls.call import ToolResult, ToolSession
     from leonidas_tools.calls.context import ToolContext
 
 _current: ContextVar[OngoingCall] = ContextVar("leonidas_tools_mcp_call")
-
-
-_RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
 def current_context() -> ToolContext | None:
@@ -31,20 +25,11 @@ def current_context() -> ToolContext | None:
     return None if call is None else call.context
 
 
-def runs_as(task: str) -> None:
-    """Record that the request of the current context runs as a task."""
-    call = _current.get(None)
-    if call is not None:
-        call.task = task
-
-
 class OnProgress(Protocol):
     """Awaited with each progress notification."""
 
-    async def __call__(
-        self, progress: float | None, total: float | None, message: str | None
-    ) -> None:
-        """Receive a notification; the status message of a task has no `progress`."""
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        """Receive a notification."""
 
 
 class OngoingCall:
@@ -58,8 +43,6 @@ class OngoingCall:
         self, context: ToolContext, send: Callable[[OnProgress], Awaitable[ToolResult]]
     ) -> None:
         self.on_gone: Callable[[], None] | None = None
-        self.task: str | None = None
-        """Id of the task at the server that runs the call, if there is one."""
         self.context = context
         self._asked: list[Inquiry] = []
         self._paused_at: Inquiry | None = None
@@ -148,12 +131,7 @@ class OngoingCall:
         finally:
             self._news.set()  # here, one iteration of the event loop earlier than in a callback
 
-    async def _on_progress(
-        self, progress: float | None, total: float | None, message: str | None
-    ) -> None:
-        if progress is None:
-            self.context.progress(message)
-            return
+    async def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         fraction = progress / total if total else None
         self.context.progress(message, fraction=fraction, progress=progress)
 
@@ -201,17 +179,12 @@ class OngoingCalls:
         for call in tuple(self._running):
             call.take_back()
 
-    def asking(self, meta: RequestParamsMeta | None) -> OngoingCall | None:
+    def asking(self) -> OngoingCall | None:
         """Return the call that the current question of the server belongs to.
 
-        If neither the question nor the context identifies a call, return the latest call of the
+        If the context identifies no call, return the latest call of the
         only session that uses the server. If several sessions use it, return `None`.
         """
-        about = (meta or {}).get(_RELATED_TASK)
-        if isinstance(about, Mapping) and about.get("taskId") is not None:
-            for call in self._running:
-                if call.task == about["taskId"]:
-                    return call
         current = _current.get(None)
         if current is not None and current in self._running:
             return current

@@ -9,7 +9,7 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from leonidas_tools.errors import ToolError
-from leonidas_tools.mcp.features.wording import clean
+from leonidas_tools.mcp.features.elicitation import clean
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:

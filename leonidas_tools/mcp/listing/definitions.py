@@ -15,8 +15,7 @@ from leonidas_tools.errors import ConfigurationError, SchemaError, ToolDeniedErr
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.listing.drafts import upgrade_schema
 from leonidas_tools.mcp.listing.fixed_arguments import fix
-from leonidas_tools.mcp.listing.selection import check_server, is_used
-from leonidas_tools.mcp.listing.tool_names import ListedNames
+from leonidas_tools.mcp.listing.tool_names import ListedNames, check_server, is_used
 from leonidas_tools.mcp.trust.pins import Pin, Pins, PinsError, ToolDefinition, identity_of
 from leonidas_tools.mcp.trust.quarantine import ListingReport, warn_of_few
 from leonidas_tools.redaction import KnownSecrets
@@ -221,6 +220,8 @@ class DefinitionReader:
         if without_unseen(said.description) != said.description:
             report.unseen.append(definition.name)
         try:
+            if definition.execution and definition.execution.task_support == "required":
+                raise SchemaError("it runs only as a task, which the protocol no longer has")  # noqa: TRY301 - reported below
             parameters, values = self._parameters(said), dict(fixed)
             if fixed:
                 ArgumentValidator(parameters)

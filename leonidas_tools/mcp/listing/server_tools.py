@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from leonidas_tools.mcp.listing.selection import is_used
 from leonidas_tools.mcp.listing.tool_names import (
     ListedNames,
     belongs_to_other_server,
     called,
     configured_name,
+    is_used,
     name_for,
 )
 from leonidas_tools.redaction.visible import visible_logger

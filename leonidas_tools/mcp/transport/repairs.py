@@ -40,11 +40,11 @@ _MAX_AT_ONCE = 1_000
 _MAX_ITEMS = 10_000
 """Most entries of a message that the library checks: each may block the event loop for about 25
 microseconds, and need 5 kB of memory."""
-_TOO_MANY = f"more than {_MAX_ITEMS:,} entries"
-_MAX_UNSENT = 100
-"""Most answers to the server's requests that wait to be sent. Each waits in a separate task, and
-a server may send requests faster than it takes the answers."""
 _TOO_FAST = "requests faster than their answers are taken"
+_MAX_UNSENT = 100
+"""Most answers to the server's requests that wait to be sent: a server may send requests faster
+than it takes the answers."""
+_TOO_MANY = f"more than {_MAX_ITEMS:,} entries"
 _NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
 """Fields that may contain any JSON, which is not checked."""
 _MAX_REASON_LENGTH = 8_192
@@ -68,7 +68,6 @@ _CALL = _Kind(items="content", model=mcp_types.CallToolResult)
 _KINDS = {
     "tools/list": _Kind(items="tools", model=mcp_types.ListToolsResult),
     "tools/call": _CALL,
-    "tasks/result": _CALL,
     "resources/list": _Kind(items="resources", model=mcp_types.ListResourcesResult),
     "resources/templates/list": _Kind(
         items="resourceTemplates", model=mcp_types.ListResourceTemplatesResult
@@ -87,7 +86,7 @@ class CheckedTransport:
     against output schemas is replaced, too: it fails a call that has run.
 
     `mask` masks the tokens in a message; `version` returns the protocol version; `cut` masks a long
-    error and shortens it.
+    error and shortens it. `on_end` is called at the end, before the calls that wait fail.
     """
 
     def __init__(
@@ -96,7 +95,9 @@ class CheckedTransport:
         mask: Callable[[Any], Any],
         version: Callable[[], str],
         cut: Callable[[str, int], str] = shorten,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
+        self.on_end = on_end or (lambda: None)
         self.refused: dict[str, str] = {}
         """Reasons for the removal of tools from listings, by name."""
         self.rest: list[Any] = []
@@ -106,8 +107,8 @@ class CheckedTransport:
         self.ignores_discover = False
         """Whether the server was silent to `server/discover`."""
         self._probe: int | str | None = None
-        self._probed = asyncio.Event()
-        """Set once `server/discover` has been answered or given up."""
+        self._probed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once `server/discover` has been answered or given up."""
         self._receiving: asyncio.Future[SessionMessage | Exception] | None = None
         self._server = server
         self._mask = mask
@@ -128,11 +129,12 @@ class CheckedTransport:
             finally:
                 if self._receiving is not None:
                     self._receiving.cancel()
+                    await asyncio.wait({self._receiving})
 
     @property
     def is_probing(self) -> bool:
         """Return whether `server/discover` was sent and is unanswered."""
-        return self._probe is not None and not self._probed.is_set()
+        return self._probe is not None and not self._probed.done()
 
     async def receive(
         self, receive: Callable[[], Awaitable[SessionMessage | Exception]]
@@ -142,34 +144,34 @@ class CheckedTransport:
         The library would wait for ten seconds.
         """
         if self._receiving is None:
-            if self._probed.is_set():
+            if self._probed.done():
                 return await self.check(await receive())
             self._receiving = asyncio.ensure_future(receive())
-        if not self._probed.is_set():
-            probed = asyncio.ensure_future(self._probed.wait())
-            both: set[asyncio.Future[Any]] = {self._receiving, probed}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            probed.cancel()
-        if not self._receiving.done() and self.ignores_discover and self._probe is not None:
+        first: set[asyncio.Future[Any]] = {self._receiving, self._probed}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if not self._receiving.done() and self._probe is not None and self.ignores_discover:
             error = mcp_types.ErrorData(code=mcp_types.METHOD_NOT_FOUND, message=_SILENT)
             request, self._probe = self._probe, None
             return SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=request, error=error))
-        receiving = self._receiving
-        message = await self.check(await receiving)
+        message = await self._receiving
         self._receiving = None
-        return message
+        return await self.check(message)
 
     def _start_probe(self, message: mcp_types.JSONRPCRequest) -> None:
-        if message.method != "server/discover":
-            self._probed.set()
-            return
-        self._probe = message.id
-        asyncio.get_running_loop().call_later(_PROBE_SECONDS, self._give_up_probe)
+        if message.method == "server/discover":
+            self._probe = message.id
+            asyncio.get_running_loop().call_later(_PROBE_SECONDS, self._give_up_probe)
+        else:
+            self._end_probe()
 
     def _give_up_probe(self) -> None:
-        if not self._probed.is_set():
+        if not self._probed.done():
             self.ignores_discover = True
-            self._probed.set()
+            self._end_probe()
+
+    def _end_probe(self) -> None:
+        if not self._probed.done():
+            self._probed.set_result(None)
 
     def note_on(self, tool: str, answer: mcp_types.CallToolResult) -> str | None:
         """Return a note for the model on a result that is not as the protocol or the tool says.
@@ -201,7 +203,7 @@ class CheckedTransport:
         if isinstance(message, mcp_types.JSONRPCRequest):
             if message.method in _KINDS:
                 self._asked[message.id] = message.method
-            elif self._probe is None and not self._probed.is_set():
+            elif self._probe is None and not self._probed.done():
                 self._start_probe(message)
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.params:
             self._asked.pop(message.params.get("requestId"), None)  # the request is cancelled
@@ -212,30 +214,29 @@ class CheckedTransport:
             return item
         message = self._mask_message(item.message)
         if isinstance(message, mcp_types.JSONRPCRequest | mcp_types.JSONRPCNotification):
-            fault = self._fault_of(message)
-            return replace(item, message=message) if fault is None else ValueError(fault)
-        method = (
-            None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
-        )
-        if isinstance(message, mcp_types.JSONRPCError):
-            message = self._shorten_error(message)
-        elif method == "tools/list":
-            message = message.model_copy(update={"result": await self._check_tools(message.result)})
-        elif _has_too_many_items(message.result):
-            error = mcp_types.ErrorData(code=TOO_LONG, message=_TOO_MANY)
-            message = mcp_types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
-        elif method is not None and not self._is_valid(method, message.result):
-            result = await self._repair(method, message.result)
-            message = message.model_copy(update={"result": result})
-        return replace(item, message=message)
+            is_fast = isinstance(message, mcp_types.JSONRPCRequest) and self.unsent >= _MAX_UNSENT
+            if is_fast or _has_too_many_items(message.params):
+                return ValueError(_TOO_FAST if is_fast else _TOO_MANY)
+            return replace(item, message=message)
+        self._end_probe()
+        return replace(item, message=await self._check_response(message))
 
-    def _fault_of(
-        self, message: mcp_types.JSONRPCRequest | mcp_types.JSONRPCNotification
-    ) -> str | None:
-        """Return why a message of the server is not passed on; `None` if it is."""
-        if isinstance(message, mcp_types.JSONRPCRequest) and self.unsent >= _MAX_UNSENT:
-            return _TOO_FAST
-        return _TOO_MANY if _has_too_many_items(message.params) else None
+    async def _check_response(
+        self, message: mcp_types.JSONRPCResponse | mcp_types.JSONRPCError
+    ) -> mcp_types.JSONRPCMessage:
+        request = None if message.id is None else coerce_request_id(message.id)
+        method = self._asked.pop(request, None)
+        if isinstance(message, mcp_types.JSONRPCError):
+            return self._shorten_error(message)
+        result = message.result
+        if method == "tools/list":
+            result = await self._check_tools(result)
+        elif _has_too_many_items(result):
+            error = mcp_types.ErrorData(code=TOO_LONG, message=_TOO_MANY)
+            return mcp_types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
+        elif method is not None and not self._is_valid(method, result):
+            result = await self._repair(method, result)
+        return message.model_copy(update={"result": result})
 
     def _mask_message(self, message: mcp_types.JSONRPCMessage) -> mcp_types.JSONRPCMessage:
         """Return the message without tokens; the same object if there are none."""
@@ -317,8 +318,6 @@ class CheckedTransport:
     def _repair_call(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a call with a list as its content."""
         content, structure = result.get("content"), result.get("structuredContent")
-        if isinstance(result.get("task"), dict):
-            return {"content": [], **result}  # the library does not support calls as tasks
         known = {"content", "structuredContent", "isError", "_meta", *_REQUIRED}
         rest = {key: value for key, value in result.items() if key not in known}
         takes_any = self._version() in MODERN_PROTOCOL_VERSIONS
@@ -408,14 +407,26 @@ def _reason(error: ValidationError) -> str:
     return f"its definition is invalid: {where or 'the tool'}: {first['msg']}"
 
 
-class _Read:
-    """A stream of the server's checked messages."""
+class _Stream:
+    """A stream that is closed with the stream that it wraps."""
 
-    def __init__(
-        self, stream: ReadStream[SessionMessage | Exception], checked: CheckedTransport
-    ) -> None:
+    def __init__(self, stream: Any, checked: CheckedTransport) -> None:
         self._stream = stream
         self._checked = checked
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stream.aclose()
+
+
+class _Read(_Stream):
+    """A stream of the server's checked messages."""
 
     @property
     def last_context(self) -> Any:
@@ -424,47 +435,25 @@ class _Read:
     async def receive(self) -> SessionMessage | Exception:
         return await self._checked.receive(self._stream.receive)
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
     def __aiter__(self) -> _Read:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return await self._checked.receive(self._stream.__anext__)
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._stream.aclose()
+        try:
+            return await self._checked.receive(self._stream.__anext__)
+        except StopAsyncIteration:
+            self._checked.on_end()
+            raise
 
 
-class _Write:
+class _Write(_Stream):
     """A stream of messages to the server, which records requests."""
-
-    def __init__(self, stream: WriteStream[SessionMessage], checked: CheckedTransport) -> None:
-        self._stream = stream
-        self._checked = checked
 
     async def send(self, item: SessionMessage, /) -> None:
         self._checked.record_sent(item)
-        if not isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
-            await self._stream.send(item)
-            return
-        self._checked.unsent += 1
+        is_answer = isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError)
+        self._checked.unsent += is_answer
         try:
             await self._stream.send(item)
         finally:
-            self._checked.unsent -= 1
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._stream.aclose()
+            self._checked.unsent -= is_answer

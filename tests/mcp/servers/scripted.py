@@ -1,7 +1,7 @@
 """A server that lists what a file says, be it right or wrong; `scripted.py FILE [modern]`.
 
 It speaks message by message: the protocol of 2025-11-25, or that of 2026-07-28. A call answers
-with the tool's name, but `curious` asks a question that cannot be asked, however often it is declined.
+with the tool's name, but `curious` asks what cannot be asked, however often it is declined.
 """
 
 import json
