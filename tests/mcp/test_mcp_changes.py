@@ -130,7 +130,7 @@ async def test_an_answer_is_held_to_what_its_server_lists_by_now(bench):
         bench.lists("eye", counting(type="string"))
         await bench.call("announce")
         await bench.until(lambda: bench.tools.registry["count"] is not before)
-        assert "does not match its description" in (await bench.tools.execute("count", {})).message
+        assert "does not have the structure" in (await bench.tools.execute("count", {})).message
         bench.lists("eye", "count", "wink")
         await bench.call("announce")
         await bench.until(lambda: "wink" in bench.names())
@@ -145,7 +145,7 @@ async def test_an_answer_is_held_to_what_is_listed_by_now_though_python_finds_it
         bench.lists("eye", counting(const=True), "wink")
         await bench.call("announce")
         await bench.until(lambda: "wink" in bench.names())
-        assert "does not match its description" in (await bench.tools.execute("count", {})).message
+        assert "does not have the structure" in (await bench.tools.execute("count", {})).message
 
 
 async def test_an_answer_that_takes_too_many_checks_is_taken_unchecked(bench):
@@ -168,9 +168,9 @@ async def test_the_loop_gets_a_turn_between_the_schemas_of_a_listing(bench, monk
             turn = next(turns)
             await asyncio.sleep(0)
 
-    compiled = definitions.ArgumentValidator
+    upgraded = definitions.upgrade_schema
     monkeypatch.setattr(
-        definitions, "ArgumentValidator", lambda schema: seen.append(turn) or compiled(schema)
+        definitions, "upgrade_schema", lambda schema: seen.append(turn) or upgraded(schema)
     )
     bench.server("eye", *(f"look_{number}" for number in range(20)))
     async with bench.processor():

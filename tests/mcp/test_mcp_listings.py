@@ -46,9 +46,6 @@ def with_input(schema):
 GOOD = described("good")
 WRONG = {
     "of a text": (with_input({"type": "string"}), "inputSchema.type: Input should be 'object'"),
-    "of null": (with_input({"type": None}), "inputSchema.type: Input should be 'object'"),
-    "none": ({"name": "bad"}, "inputSchema: Field required"),
-    "a list": (with_input([]), "inputSchema: Input should be a valid dictionary or instance"),
     "an odd description": ({**GOOD, "name": "bad", "description": 7}, "description: Input should"),
     "odd hints": ({**GOOD, "name": "bad", "annotations": []}, "annotations: Input should"),
 }
@@ -66,6 +63,42 @@ async def test_a_tool_that_is_described_wrongly_keeps_no_other_away(listed, capl
     assert left_out["why"].startswith(f"its definition is invalid: {why}")
     (warning,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert warning == f"MCP server 'lab': the tool 'bad' is left out: {left_out['why']}"
+
+
+@pytest.mark.parametrize("era", [(), ("modern",)])
+@pytest.mark.parametrize("odd", [{}, {"inputSchema": None}, {"inputSchema": []}])
+async def test_no_schema_is_one_of_any_object(listed, odd, era):
+    server = await listed({"name": "bad", **odd}, GOOD, era=era)
+    assert (await server.call("bad", a=1)).result == "bad"
+
+
+OLDER = {
+    "a tuple": (
+        {"type": "array", "items": [{"type": "number"}], "additionalItems": False},
+        {"type": "array", "prefixItems": [{"type": "number"}], "items": False},
+    ),
+    "an exclusive limit": (
+        {"type": "number", "maximum": 3, "exclusiveMaximum": True},
+        {"type": "number", "exclusiveMaximum": 3},
+    ),
+    "a limit that is not": (
+        {"type": "number", "minimum": 0, "exclusiveMinimum": False},
+        {"type": "number", "minimum": 0},
+    ),
+    "of Python": ({"type": ["int", "null"]}, {"type": ["integer", "null"]}),
+    "unknown": ({"type": "any", "default": None}, {"default": None}),
+    "null": ({"type": "object", "properties": None}, {"type": "object"}),
+    "inside": ({"anyOf": [{"items": [{}]}]}, {"anyOf": [{"prefixItems": [{}]}]}),
+}
+
+
+@pytest.mark.parametrize(("written", "read"), OLDER.values(), ids=OLDER)
+async def test_a_schema_of_an_older_draft_is_read(listed, written, read):
+    properties = {"v": written, "name": {"type": "string", "required": True}}
+    server = await listed(with_input({"type": "object", "properties": properties}), GOOD)
+    schema = server.tools["bad"].metadata.parameters
+    assert schema["properties"]["v"] == read
+    assert schema["required"] == ["name"]
 
 
 async def test_a_listing_that_takes_long_to_read_leaves_out_the_rest(listed, monkeypatch):
@@ -176,7 +209,8 @@ async def test_what_is_odd_in_a_listing_is_said_once_and_again_when_it_has_chang
 
 
 async def test_of_many_odd_tools_a_few_are_told(listed, caplog):
-    wrong = [{"name": f"wrong_{n}"} for n in range(50)]
+    text = {"type": "string"}
+    wrong = [{"name": f"wrong_{n}", "inputSchema": text} for n in range(50)]
     nowhere = {"properties": {"a": {"$ref": "#/nowhere"}}}
     broken = [
         described(f"broken_{n}", inputSchema={"type": "object", **nowhere}) for n in range(50)

@@ -22,7 +22,11 @@ BLOB = {
     "type": "resource",
     "resource": {"uri": "zip://1", "blob": "UEs=", "mimeType": "application/zip"},
 }
+ODD = "The result does not have the structure that the tool describes."
 EXPECTED = {
+    "malformed": ToolResult(result={"celsius": "warm"}, message=ODD),
+    "malformed_once": ToolResult(result={"celsius": "warm"}, message=ODD),
+    "unstructured": ToolResult(result="21", message=ODD),
     "nothing": ToolResult(),
     "empty_text": ToolResult(result=""),
     "text": ToolResult(result="21 degrees"),
@@ -83,21 +87,11 @@ EXPECTED = {
         status=ResultStatus.FAILED, message="The tool failed without an explanation."
     ),
 }
-MALFORMED = (
-    "The tool {!r} of the MCP server 'lab' ran, but its result does not match its description."
-)
 REFUSED = {
     "refusal": ("failed", "Not on a Sunday."),
     "broken_picture": (
         "failed",
         "The tool ran, but the image/png in its result cannot be decoded.",
-    ),
-    "malformed": ("failed", MALFORMED.format("malformed")),
-    "unstructured": ("failed", MALFORMED.format("unstructured")),
-    "malformed_once": (
-        "unknown_outcome",
-        MALFORMED.format("malformed_once")
-        + " It is not known whether it took effect: do not call it again before you have checked.",
     ),
 }
 

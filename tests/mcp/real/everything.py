@@ -35,7 +35,6 @@ def _rows(place):
         ok("toggle-subscriber-updates", {}, Like("Stopped simulated resource updates .*")),
         *_pictures_and_resources(poem),
         *_asking(place),
-        *_researching(),
         failed(
             "get-resource-reference",
             {"resourceId": -1},
@@ -69,16 +68,6 @@ def _asking(place):
             page,
             Like(r".*completed the URL elicitation flow.\nElicitation ID: roses\n.*accept.*"),
         ),
-    ]
-
-
-def _researching():
-    """What can be called only as a task; one of them asks the person."""
-    report = "# Research Report: {}\n.*\n- Stage 4: Generating report ✓\n.*"
-    told = report.format(r"Python \(comedy\)")
-    return [
-        ok("simulate-research-query", {"topic": "Roses"}, Like(report.format("Roses"))),
-        ok("simulate-research-query", {"topic": "Python", "ambiguous": True}, Like(told)),
     ]
 
 
