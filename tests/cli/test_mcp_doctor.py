@@ -139,7 +139,7 @@ def test_a_tool_that_cannot_be_used_is_reported(examine, mark_of_listing):
 @pytest.fixture
 def mark_of_listing(tmp_path, forking):
     tools = tmp_path / "tools"
-    tools.write_text('good\nbroken {"type": "object", "properties": {"a": {"type": "text"}}}')
+    tools.write_text('good\nbroken {"type": "object", "properties": {"a": {"minLength": -1}}}')
     return forked("listing.py", tools)
 
 
@@ -210,9 +210,9 @@ FAILING = {
         "install uv, which includes it: https://docs.astral.sh/uv",
     ),
     "the command holds its arguments": (
-        {"command": "python -m mcp_server_time"},
+        {"command": "no-such-python -m mcp_server_time"},
         "command",
-        "'python -m mcp_server_time' was not found on PATH: ",
+        "'no-such-python -m mcp_server_time' was not found on PATH: ",
         "a command is one word: put the arguments under `args`",
     ),
     "the directory is missing": (

@@ -181,3 +181,48 @@ def test_a_server_that_is_wrong_can_be_removed(invoke, tmp_path):
         "version": 1,
         "mcp_servers": {"x": {"command": "a"}},
     }
+
+
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        *(
+            ({"command": "x", key: value}, f"{key} is not supported, because MCP has deprecated it")
+            for key, value in (("sampling", {}), ("roots", ["/"]), ("log_level", "off"))
+        ),
+        (
+            {"url": URL, "auth": {"client_metadata_url": "http://host/client.json"}},
+            "client_metadata_url must be an https:// address with a path",
+        ),
+        (
+            {"url": URL, "auth": {"client_metadata_url": "https://host"}},
+            "client_metadata_url must be an https:// address with a path",
+        ),
+        (
+            {"url": URL, "auth": {"client_id": "a", "client_metadata_url": "https://host/c"}},
+            "client_metadata_url has no effect beside client_id: remove one",
+        ),
+    ],
+)
+def test_a_server_is_refused_with_a_sentence(server, message):
+    with pytest.raises(ConfigurationError) as error:
+        load({"mcp_servers": {"s": server}})
+    assert message in str(error.value)
+
+
+def test_a_command_line_is_a_command_and_its_arguments(tmp_path):
+    spaced = tmp_path / "my server"
+    spaced.touch(mode=0o755)
+    servers = {
+        "text": {"command": "sh -c 'run it'", "args": ["-v"]},
+        "list": {"command": ["sh", "-c", "run it"]},
+        "path": {"command": str(spaced)},
+        "unknown": {"command": "no-such-program --x"},
+    }
+    read = load({"mcp_servers": servers}).mcp_servers
+    assert {name: (each.command, each.args) for name, each in read.items()} == {
+        "text": ("sh", ("-c", "run it", "-v")),
+        "list": ("sh", ("-c", "run it")),
+        "path": (str(spaced), ()),
+        "unknown": ("no-such-program --x", ()),
+    }

@@ -12,7 +12,7 @@ import urllib.request
 
 import httpx2
 import pytest
-from mcp.shared.auth import OAuthToken
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from starlette.responses import JSONResponse, Response
 
 from leonidas_tools.errors import ConfigurationError, RetryableError
@@ -21,7 +21,7 @@ from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.mcp.login import log_in, log_out
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.hostile_login import Hostile, opened
-from tests.mcp.logins import ACCOUNT, Guarded, browse
+from tests.mcp.logins import ACCOUNT, SCOPE, Guarded, browse
 
 pytestmark = pytest.mark.slow
 
@@ -86,6 +86,32 @@ async def test_a_server_that_hands_back_its_token_gives_it_to_no_model(guard, se
     guarded.logins.access.clear()  # so that it is renewed
     assert (await server.call("echo")).result == {"***": "Bearer ***"}
     assert guarded.logins.asked == ["code", "refresh"]
+
+
+async def test_a_client_names_itself_by_its_metadata_document(guard, serve):
+    guarded = guard()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    document = "https://client.example/leonidas.json"
+    guarded.logins.described.client_id_metadata_document_supported = True
+    guarded.logins.clients[document] = OAuthClientInformationFull(
+        client_id=document,
+        redirect_uris=[f"http://127.0.0.1:{port}/callback"],
+        token_endpoint_auth_method="none",
+        scope=SCOPE,
+    )
+    auth = {"client_metadata_url": document, "callback_port": port}
+    assert await logged_in(guarded, **auth) == "logged in"
+    assert list(guarded.logins.clients) == [document]
+    server = await serve(guarded.settings(**auth)).ready()
+    assert (await server.call("add", a=1, b=2)).result == {"result": 3}
+
+
+async def test_a_server_that_takes_no_metadata_document_registers_the_client(guard):
+    guarded = guard()
+    auth = {"client_metadata_url": "https://client.example/leonidas.json"}
+    assert await logged_in(guarded, **auth) == "logged in"
+    assert len(guarded.logins.clients) == 1
 
 
 async def test_without_a_person_the_server_is_down_and_nothing_is_begun(guard, serve):

@@ -241,7 +241,7 @@ async def test_a_long_page_of_tools_is_not_checked_at_once(listed, monkeypatch, 
     monkeypatch.setattr(methods, "validate_server_result", noted)
     output = {"type": "object", "properties": {"a": {"type": "integer"}}}
     last = described("last", outputSchema=output)
-    bad = {"name": "bad"}
+    bad = with_input({"type": "string"})
     server = await listed(bad, *(described(f"tool_{n}") for n in range(2_500)), last, era=era)
     assert len(server.tools) == 2_501
     assert max(lengths) == 1_000

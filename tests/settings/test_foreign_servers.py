@@ -56,6 +56,24 @@ FILES = {
             "set the environment variable API_KEY (Your key)",
         ],
     ),
+    "opencode": (
+        "opencode.json",
+        """{"mcp": {
+            "clock": {"type": "local", "command": ["uvx", "mcp-server-time"], "enabled": true,
+                      "environment": {"TZ": "UTC"}},
+            "far": {"type": "remote", "url": "https://api.example/mcp"}}}""",
+        {
+            "clock": {"command": "uvx", "args": ["mcp-server-time"], "env": {"TZ": "UTC"}},
+            "far": {"url": "https://api.example/mcp", "transport": "http"},
+        },
+        [],
+    ),
+    "Continue": (
+        "config.json",
+        """{"mcpServers": [{"name": "shell", "command": "sh -c 'run it'", "args": ["-v"]}]}""",
+        {"shell": {"command": "sh", "args": ["-c", "run it", "-v"]}},
+        [],
+    ),
     "Gemini CLI": (
         ".gemini/settings.json",
         """{"theme": "Dracula", "mcpServers": {

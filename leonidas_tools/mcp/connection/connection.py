@@ -31,7 +31,7 @@ from leonidas_tools.mcp.calls.results import to_result
 from leonidas_tools.mcp.connection.health import HealthCheck
 from leonidas_tools.mcp.connection.reconnect import delay_seconds
 from leonidas_tools.mcp.features.elicitation import Elicitation
-from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
+from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls, current_context
 from leonidas_tools.mcp.features.resource_tools import ResourceTools
 from leonidas_tools.mcp.listing.listing import Listing, list_tools
 from leonidas_tools.mcp.transport.http import SESSION_GONE, UNSENT, HTTPServer
@@ -45,7 +45,7 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from leonidas_tools.calls.call import ToolResult
@@ -319,8 +319,15 @@ class MCPConnection:
             on_failure,
             on_bytes=heard,
             on_secret=self._redact.learn,
-            headers=self._headers,
+            headers=None if self._headers is None else self._read_headers,
         ).streams()
+
+    async def _read_headers(self) -> Mapping[str, str]:
+        assert self._headers is not None
+        headers = await self._headers(self._name, current_context())
+        for value in headers.values():
+            self._redact.add_token(value.rpartition(" ")[2])  # without `Bearer`
+        return headers
 
     def _check_server(self, failure: str) -> None:
         """List the tools after a failed request: that shows whether the server is still there."""
@@ -380,7 +387,7 @@ class MCPConnection:
         if error.code in UNREADABLE:
             return malformed_answer(self._name, call.tool, once=call.once)
         if error.code == SESSION_GONE:
-            self.is_session_gone = self.lost is None
+            self.is_session_gone = self.is_session_gone or self.lost is None
             self.lose(say("mcp_session_gone"))
             return server_down(self._name, say("mcp_session_gone"))
         if error.code in UNSENT:

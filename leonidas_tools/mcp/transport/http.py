@@ -23,7 +23,6 @@ from leonidas_tools.mcp.auth.failures import (
     reason,
 )
 from leonidas_tools.mcp.auth.request_bounds import leads_away
-from leonidas_tools.mcp.features.ongoing_calls import current_context
 from leonidas_tools.mcp.transport.limits import ResponseLimits
 from leonidas_tools.mcp.transport.reasons import PATH_HINT, StrangeAnswerError, status_text, why
 from leonidas_tools.mcp.transport.tls import tls_context
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
     from leonidas_tools.mcp.auth.client import OpenPage
-    from leonidas_tools.mcp.servers import HeadersHook
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
     Streams: TypeAlias = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
@@ -98,7 +96,7 @@ class HTTPServer:
         on_bytes: Callable[[], None] = lambda: None,
         on_secret: Callable[[str], None] | None = None,
         open_page: OpenPage | None = None,
-        headers: HeadersHook | None = None,
+        headers: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
     ) -> None:
         self._url = str(settings.url)
         self._settings = settings
@@ -108,7 +106,6 @@ class HTTPServer:
             longest = min(longest, _MAX_SSE_LENGTH)
         self._limits = ResponseLimits(longest, on_bytes=on_bytes, on_stray=on_failure)
         self._name = name
-        self._on_secret = on_secret or (lambda _: None)
         self._headers = headers
         self._auth = client_auth(
             name, settings, self._open_login_client, open_page=open_page, on_secret=on_secret
@@ -135,20 +132,15 @@ class HTTPServer:
             if self._auth is not None:
                 await self._auth.settle()
 
-    async def _read_headers(self, request: httpx2.Request) -> dict[str, str]:
+    async def _read_headers(self, request: httpx2.Request) -> Mapping[str, str]:
         """Return the headers of the hook; its error fails the request, which is not sent."""
         assert self._headers is not None
         try:
-            headers = dict(await self._headers(self._name, current_context()))
+            return await self._headers()
         except Exception as error:  # the hook is foreign code, which may raise anything
             logger.warning("The headers for the MCP server %r: %s", self._name, described(error))
-            raise NotAuthorizedError(
-                "its headers could not be obtained", request=request
-            ) from error
-        for value in headers.values():
-            self._on_secret(value)
-            self._on_secret(value.rpartition(" ")[2])  # without `Bearer`
-        return headers
+            reason = "its headers could not be obtained"
+            raise NotAuthorizedError(reason, request=request) from error
 
     async def _open_login_client(self) -> httpx2.AsyncClient:
         client = httpx2.AsyncClient(verify=await tls_context(self._settings))

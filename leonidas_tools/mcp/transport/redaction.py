@@ -39,7 +39,7 @@ _LOGGERS = (
 _OF_LOGINS = "mcp.client.auth."
 """Prefix of loggers whose records are dropped: errors report the same, without codes and states."""
 _MIN_TOKEN_LENGTH = 8
-_MAX_TOKENS = 8
+_MAX_TOKENS = 32
 _MAX_LEARNED = 262_144
 """Most characters of received secrets: a microsecond each is needed when another is received."""
 
@@ -70,8 +70,12 @@ class ServerRedaction:
             self._learned = (*others, secret)
             if is_new:
                 self._known = KnownSecrets([*self._own, *self._learned])
-        if len(secret) >= _MIN_TOKEN_LENGTH and secret not in self._tokens:
-            self._tokens = (*self._tokens, secret)[-_MAX_TOKENS:]
+        self.add_token(secret)
+
+    def add_token(self, token: str) -> None:
+        """Mask a token verbatim from now on; unlike `learn`, this is fast enough for each call."""
+        if len(token) >= _MIN_TOKEN_LENGTH and token not in self._tokens:
+            self._tokens = (*self._tokens, token)[-_MAX_TOKENS:]
 
     def without_tokens(self, value: Any) -> Any:
         """Return plain JSON in which the received tokens are masked.
@@ -92,11 +96,12 @@ class ServerRedaction:
 
     def cut(self, text: str, longest: int) -> str:
         """Return the beginning of a text without secrets; a secret at the cut is masked too."""
-        return redact_text(shorten(self._known.text(text), longest))
+        masked = self._known.text(_mask_tokens(list(self._tokens), text))
+        return redact_text(shorten(masked, longest))
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets; a text that has none keeps its message key."""
-        shown = redact_text(self._known.text(text))
+        shown = redact_text(self._known.text(_mask_tokens(list(self._tokens), text)))
         return text if shown == text else shown
 
 

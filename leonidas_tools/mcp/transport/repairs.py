@@ -178,10 +178,10 @@ class CheckedTransport:
 
         A result that is too costly to validate has no note.
         """
-        note: str | None = (answer.meta or {}).pop(_NOTE, None)
+        note = (answer.meta or {}).get(_NOTE)
         schema = self._outputs.get(tool)
-        if note is not None or schema is None or answer.is_error:
-            return note
+        if isinstance(note, str) or schema is None or answer.is_error:
+            return note if isinstance(note, str) else None
         try:
             if tool not in self._validators:
                 self._validators[tool] = ArgumentValidator(upgrade_schema(schema))
