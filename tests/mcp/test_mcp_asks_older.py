@@ -116,6 +116,7 @@ async def test_a_server_that_is_removed_takes_its_question_away(lab):
         bench.desk.question(question)
 
 
+@pytest.mark.slow
 async def test_a_flood_of_logs_delays_no_call(chain):
     tools = await chain(forked("older.py", tools={"flood": {"timeout": 100}}))
     async with asyncio.timeout(110):
