@@ -161,11 +161,11 @@ async def test_a_refusal_that_is_nested_very_deep_is_a_refusal(hostile):
 
 def test_of_very_many_tokens_the_newest_are_masked():
     redact = ServerRedaction(MCPServerSettings(url="http://host/mcp?key=s3cret"))
-    tokens = [f"token {number}: " + "x" * 60_000 for number in range(20)]
+    tokens = [f"token {number}: " + "x" * 60_000 for number in range(40)]
     for token in tokens:
         redact.learn(token)
     masked = [redact(token) == "***" for token in tokens]
-    assert masked == [False] * 16 + [True] * 4
+    assert masked == [False] * 8 + [True] * 32
     assert redact("key=s3cret") == "key=***"
 
 
