@@ -16,6 +16,7 @@ from pydantic import (
 
 from leonidas_tools.redaction import MASK, secrets_in, texts_in
 from leonidas_tools.redaction.addresses import secrets_of_path
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.fields import (
     Count,
     Duration,
@@ -34,6 +35,8 @@ from leonidas_tools.settings.fields import (
 from leonidas_tools.settings.model import MaskedSettings, SettingsModel
 from leonidas_tools.settings.shown import mask_secret_options
 from leonidas_tools.settings.tool_configuration import ToolConfiguration
+
+logger = visible_logger(__name__)
 
 _MAX_NAME_LENGTH = 100
 _MIN_CREDENTIAL_LENGTH = 8
@@ -249,9 +252,9 @@ class MCPServerSettings(MaskedSettings):
     def _guess_transport(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        for key in _DEPRECATED & data.keys():
-            raise ValueError(f"{key} is not supported, because MCP has deprecated it: remove it")
-        data = split_command(data)
+        for key in sorted(_DEPRECATED & data.keys()):
+            logger.warning("%r has no effect, because MCP has deprecated it: remove the line", key)
+        data = split_command({key: data[key] for key in data if key not in _DEPRECATED})
         if data.get("transport") is not None:
             return data
         if data.get("command") is not None:

@@ -186,10 +186,6 @@ def test_a_server_that_is_wrong_can_be_removed(invoke, tmp_path):
 @pytest.mark.parametrize(
     ("server", "message"),
     [
-        *(
-            ({"command": "x", key: value}, f"{key} is not supported, because MCP has deprecated it")
-            for key, value in (("sampling", {}), ("roots", ["/"]), ("log_level", "off"))
-        ),
         (
             {"url": URL, "auth": {"client_metadata_url": "http://host/client.json"}},
             "client_metadata_url must be an https:// address with a path",
@@ -208,6 +204,17 @@ def test_a_server_is_refused_with_a_sentence(server, message):
     with pytest.raises(ConfigurationError) as error:
         load({"mcp_servers": {"s": server}})
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"sampling": {}}, {"roots": ["/"]}, {"log_level": "off"}],
+    ids=lambda x: next(iter(x)),
+)
+def test_a_deprecated_option_has_no_effect(option, caplog):
+    loaded = load({"mcp_servers": {"s": {"command": "x", **option}}})
+    assert loaded == load({"mcp_servers": {"s": {"command": "x"}}})
+    assert f"{next(iter(option))!r} has no effect, because MCP has deprecated it" in caplog.text
 
 
 def test_a_command_line_is_a_command_and_its_arguments(tmp_path):
