@@ -51,6 +51,13 @@ GENERATIONS = (
         scenario="vertex",
         vertex=True,
     ),
+    Generation(
+        profile="vertex-3.8",
+        model="gemini-3.8-live",
+        server="vertex-3.8",
+        scenario="vertex_3_8",
+        vertex=True,
+    ),
 )
 """Every generation that has a scenario; a plain server counts as the first."""
 

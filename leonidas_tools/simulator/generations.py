@@ -205,6 +205,19 @@ GENERATIONS: Final[Mapping[str, Quirks]] = MappingProxyType(
             call_ids=False,
             call_ends_turn=True,  # tried and recorded with gemini-live-2.5-flash
         ),
+        "vertex-3.8": Quirks(
+            **{**_LIMITS, "proactivity_version": None},
+            # Documented by s3ns.fr: `behavior` and `scheduling` as in 3.8-live; livekit's plugin
+            # drops scheduling. Calls have ids: a response without one is dropped (livekit's plugin).
+            default_behavior=NON_BLOCKING,
+            takes_will_continue=False,  # documented: not supported in Vertex AI
+            # Taken as 3.8-live, as is all that follows.
+            turn_waits_for_answers=True,
+            thinking_levels=frozenset(),
+            takes_affective_dialog=False,
+            response_media=_IMAGES_AND_TEXT,
+            awaits_lost_calls=True,
+        ),
     }
 )
 """The quirks of each generation by its name; `vertex` is 2.5 on Vertex AI."""

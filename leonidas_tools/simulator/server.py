@@ -63,8 +63,9 @@ class LiveSimulator(Observation):
         strict: Close the connection at a violation, as the real server does, and refuse new ones
             once a step has failed.
         speed: The speed of pauses: 1 as written, 2 twice as fast, `math.inf` without pauses.
-        generation: The generation of models to simulate: `2.5`, `3.1`, `3.8-live`, `3.8-thinking`
-            or `vertex`; by default that of the scenario, otherwise a server without quirks.
+        generation: The generation of models to simulate: `2.5`, `3.1`, `3.8-live`, `3.8-thinking`,
+            `vertex` or `vertex-3.8`; by default that of the scenario, otherwise a server without
+            quirks.
         quirks: The behaviour of the server, instead of that of a generation.
 
     Raises:

@@ -82,8 +82,8 @@ def test_a_scenario_of_no_known_generation_is_refused():
             "there is no profile '3.1-flsh-live'; did you mean '3.1-flash-live'? There are ",
         ),
         (
-            ["--profile", "vertex-3.8"],
-            "no model and no scenario are known for the profile 'vertex-3.8': name them ",
+            ["--profile", "vertex-3.8-extended-thinking"],
+            "no model and no scenario are known for the profile 'vertex-3.8-extended-thinking': ",
         ),
     ],
 )

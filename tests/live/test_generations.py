@@ -19,7 +19,11 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.talking import MODELS
 
-ALL = {**MODELS, "vertex": "gemini-live-2.5-flash-native-audio"}
+ALL = {
+    **MODELS,
+    "vertex": "gemini-live-2.5-flash-native-audio",
+    "vertex-3.8": "gemini-3.8-live",
+}
 UNKNOWN = "gemini-9-live"
 RICH = {
     "proactivity": {"proactive_audio": True},
@@ -58,7 +62,7 @@ async def conversed(scenario, model, generation, *, config=None, version=None, *
     async with LiveSimulator(scenario, generation=generation) as simulator:
         options = simulator.http_options()
         options.api_version = version or options.api_version
-        client = Client(api_key="x", vertexai=generation == "vertex", http_options=options)
+        client = Client(api_key="x", vertexai=generation.startswith("vertex"), http_options=options)
 
         async def user():
             yield "Book me a seat."

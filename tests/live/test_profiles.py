@@ -88,6 +88,7 @@ def test_the_generations_differ_in_what_decides_a_call():
         ("3.8-live", "3.8-live"),
         ("3.8-live-extended-thinking", "3.8-thinking"),
         ("vertex-2.5", "vertex"),
+        ("vertex-3.8", "vertex-3.8"),
     ],
 )
 def test_the_simulated_servers_were_read_out_of_the_sources_alike(name, generation):

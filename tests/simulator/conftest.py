@@ -103,7 +103,7 @@ class ModelClient:
         # With a full queue the client would not read the answer to its closing frame.
         options.async_client_args["max_queue"] = None
         client = genai.Client(
-            vertexai=self.generation == "vertex", api_key="x", http_options=options
+            vertexai=(self.generation or "").startswith("vertex"), api_key="x", http_options=options
         )
         async with asyncio.TaskGroup() as tasks:
             while True:

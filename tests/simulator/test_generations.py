@@ -49,7 +49,7 @@ async def respond_once_called(session):
 
 
 def test_there_is_a_table_for_each_generation():
-    assert list(GENERATIONS) == ["2.5", "3.1", "3.8-live", "3.8-thinking", "vertex"]
+    assert list(GENERATIONS) == ["2.5", "3.1", "3.8-live", "3.8-thinking", "vertex", "vertex-3.8"]
     with pytest.raises(SimulatorError, match=r"no generation '4'; choose from '2.5', "):
         LiveSimulator(IDLE, generation="4")
 

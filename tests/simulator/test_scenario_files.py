@@ -310,6 +310,7 @@ GENERATIONS = {
     "gemini_3_8_live": "3.8-live",
     "gemini_3_8_thinking": "3.8-thinking",
     "vertex": "vertex",
+    "vertex_3_8": "vertex-3.8",
 }
 
 
@@ -333,6 +334,6 @@ async def test_the_session_of_a_generation_goes_on_on_a_second_connection(name, 
     async with LiveSimulator(FILES[name], speed=math.inf) as simulator:
         assert (await model_client(simulator).play()).ok
     assert [each.resumed_from for each in simulator.connections] == [None, 1]
-    has_late_result = name in {"gemini_3_1", "gemini_3_8_live"}
+    has_late_result = name in {"gemini_3_1", "gemini_3_8_live", "vertex_3_8"}
     late = ["search_flights: {'cheapest': 640}"] if has_late_result else []
     assert [each.text for each in simulator.texts_received] == late
