@@ -20,6 +20,7 @@ from leonidas_tools.cli import (
     console,
     events,
     history,
+    live,
     mcp,
     policy,
     run,
@@ -196,6 +197,7 @@ def program() -> typer.Typer:
         ("config", config),
         ("policy", policy),
         ("mcp", mcp),
+        ("live", live),
         ("events", events),
     )
     for name, module in named:

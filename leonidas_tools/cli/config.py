@@ -127,6 +127,7 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
         )
     if part is None:
         return
+    yield from _of_profiles(part.settings, path)
     lines = KeyLines(part.document.lines)
     for each in _against_tools(path, part):
         message = part.settings.masked(each.message)
@@ -138,6 +139,23 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
                 line=lines.of(found.key),
                 key=found.key,
                 message=found.message,
+            )
+
+
+def _of_profiles(settings: "Settings", path: Path) -> Iterator[FoundSettings]:
+    """Read the files of profiles, and yield their problems."""
+    from leonidas_tools.live.profiles import load_named_profiles
+
+    try:
+        load_named_profiles(settings, path)
+    except ConfigurationError as error:
+        for problem in error.problems or [error]:
+            yield FoundSettings(
+                severity="error",
+                file=str(problem.file),
+                line=problem.line,
+                key=problem.key,
+                message=problem.message,
             )
 
 

@@ -52,7 +52,7 @@ async def _over(conversation: TerminalConversation, parts: ConversationParts) ->
 
 
 def gemini_model(
-    tools: AdvancedToolProcessor, *, model: str, profile: str | None, api_key: str | None
+    tools: AdvancedToolProcessor | None, *, model: str, profile: str | None, api_key: str | None
 ) -> GeminiLiveProcessor:
     """Return the live model with these tools.
 

@@ -22,14 +22,14 @@ from leonidas_tools.live.input_buffer import InputBuffer
 from leonidas_tools.live.profiles import (
     UNKNOWN,
     ModelProfile,
-    closest_profile,
     find_profile,
     profile_for,
+    report_unknown,
 )
 from leonidas_tools.live.runner import ConversationRunner
 from leonidas_tools.live.session_setup import DeclaresTools, FixedTools, declarer, fit_config
 from leonidas_tools.live.state import LiveState
-from leonidas_tools.live.tool_options import follow_declarations, wording_of
+from leonidas_tools.live.tool_options import follow_declarations, profiles_in, wording_of
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
@@ -101,8 +101,8 @@ class GeminiLiveProcessor(Stage):
         http_options: Options of the client; API version, pings and message sizes have defaults
             for live sessions.
         client: A client to use instead of a new one, with its own options.
-        profile: The profile of the model, or the name of a built-in profile; by default chosen by
-            the model's name.
+        profile: The profile of the model, or the name of a built-in profile, or of one that the
+            settings of the tools name; by default chosen by the model's name.
         held_audio_seconds: Seconds of audio and video to buffer at most while there is no
             connection, while the microphone is held back, or once the server has left the oldest
             unread for as long. The oldest is dropped first; the next connection event counts
@@ -166,10 +166,12 @@ class GeminiLiveProcessor(Stage):
             location=location,
             credentials=credentials,
         )
-        self.profile = _profile(profile, model, vertex=bool(self.client.vertexai))
+        self._chosen_profile = profile
+        self.profile = self._find_profile(self.tools)
         if given.proactivity is not None and not self.client.vertexai:
             _check_version(self.client, PROACTIVITY_VERSION)
-        self.config = fit_config(given, self.profile, transcribed=transcribed)
+        self._fit = functools.partial(fit_config, given, transcribed=transcribed)
+        self.config = self._fit(self.profile)
         self.held_audio_seconds = held_audio_seconds
         self.gate_microphone_seconds = gate_microphone_seconds
         self.give_up_seconds = give_up_seconds
@@ -189,10 +191,14 @@ class GeminiLiveProcessor(Stage):
         session = stream.session()
         speech = session.get(SpeechState)
         tools = self._resolve_declared(stream.tools())
-        state = self._state(session, tools, speech.current.voice)
+        profile = self._find_profile(stream.tools() or self.tools)
+        if profile.name == UNKNOWN and self._chosen_profile is None:
+            report_unknown(self.model)
+        state = self._state(session, tools, profile)
         state.take_audio = take_audio
         conversation = Conversation(state)
-        runner = ConversationRunner(self, conversation)
+        config = self.config if profile is self.profile else self._fit(profile)
+        runner = ConversationRunner(self, conversation, config)
         with contextlib.ExitStack() as stack:
             stack.callback(
                 speech.on_change(lambda s: conversation.note_voice(s.voice), heard=["voice"])
@@ -206,6 +212,16 @@ class GeminiLiveProcessor(Stage):
                 running.cancel()
                 await asyncio.wait([running])
 
+    def _find_profile(self, tools: object) -> ModelProfile:
+        """Return the chosen profile, or that of the model; the settings of `tools` may name it."""
+        chosen = self._chosen_profile
+        if isinstance(chosen, ModelProfile):
+            return chosen
+        profiles = profiles_in(tools)
+        if chosen:
+            return find_profile(chosen, profiles)
+        return profile_for(self.model, vertex=bool(self.client.vertexai), profiles=profiles)
+
     def _resolve_declared(self, tools: object | None) -> DeclaresTools:
         """Return the source of declarations: by default `tools`, which are those of the stream."""
         if self.tools is not None:
@@ -214,15 +230,17 @@ class GeminiLiveProcessor(Stage):
         by_hand = any(getattr(tool, "function_declarations", None) for tool in given)
         return tools if isinstance(tools, DeclaresTools) and not by_hand else FixedTools()
 
-    def _state(self, session: ToolSession, tools: DeclaresTools, voice: str | None) -> LiveState:
+    def _state(
+        self, session: ToolSession, tools: DeclaresTools, profile: ModelProfile
+    ) -> LiveState:
         configured = self.config.session_resumption
         handle = session.get(Resumption).take()
         if handle is None and configured is not None:
             handle = configured.handle
         given = self.config.tools or ()
         return LiveState(
-            profile=self.profile,
-            adaptation=Adaptation(self.profile, functools.partial(wording_of, tools)),
+            profile=profile,
+            adaptation=Adaptation(profile, functools.partial(wording_of, tools)),
             source=tools,
             session=session,
             inputs=InputBuffer(self.held_audio_seconds),
@@ -230,7 +248,7 @@ class GeminiLiveProcessor(Stage):
             own_tools=[tool for tool in given if isinstance(tool, types.Tool)],
             other_tools=[tool for tool in given if not isinstance(tool, types.Tool)],
             needs_ids=not self.client.vertexai,
-            wanted_voice=voice,
+            wanted_voice=session.get(SpeechState).current.voice,
             handle=handle,
         )
 
@@ -304,19 +322,3 @@ def _context_for_websockets(cafile: str | None, capath: str | None) -> ssl.SSLCo
 def _context_for_http(cafile: str | None, capath: str | None) -> ssl.SSLContext:
     """Return a second shared TLS context: HTTP clients change the protocols of theirs."""
     return ssl.create_default_context(cafile=cafile or certifi.where(), capath=capath)
-
-
-def _profile(profile: ModelProfile | str | None, model: str, *, vertex: bool) -> ModelProfile:
-    if isinstance(profile, ModelProfile):
-        return profile
-    if profile:
-        return find_profile(profile)
-    found = profile_for(model, vertex=vertex)
-    if found.name == UNKNOWN:
-        logger.warning(
-            "The model %r is unknown: only features that every model supports are used. The "
-            "closest profile is %r: set profile=%r if the model behaves like it",
-            model,
-            *[closest_profile(model, vertex=vertex)] * 2,
-        )
-    return found

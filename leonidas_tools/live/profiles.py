@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.resources
+import shlex
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import closest, explain
 from leonidas_tools.settings.load import configuration_error, read_text
 from leonidas_tools.settings.problem import DocumentError, Problem, SettingsDocument
@@ -21,6 +24,9 @@ from leonidas_tools.tools.metadata import ToolBehavior
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from leonidas_tools.settings.models import Settings
+
+logger = visible_logger(__name__)
 Behavior = Annotated[
     ToolBehavior, BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
 ]
@@ -105,6 +111,23 @@ class ModelProfile(BaseModel):
         return right_backend and any(fnmatchcase(name, pattern) for pattern in self.models)
 
 
+def write_profile(profile: ModelProfile, file: Path, *, comment: str) -> None:
+    """Write a profile to a YAML file that `load_profiles` reads.
+
+    Raises:
+        ConfigurationError: The file cannot be written.
+    """
+    fields = profile.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+    fields |= {name: sorted(fields[name]) for name in ("behaviors", "response_media")}
+    text = yaml.safe_dump({profile.name: fields}, sort_keys=False, width=100, allow_unicode=True)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"# {comment}\n{text}", encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ConfigurationError(f"cannot be written: {why}; name another", file=file) from None
+
+
 def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
     """Return the profiles of the files, followed by the built-in ones; the first that fits applies.
 
@@ -124,6 +147,20 @@ def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
     return profiles
 
 
+def load_named_profiles(settings: Settings, file: Path | None) -> tuple[ModelProfile, ...]:
+    """Return the profiles that settings name, followed by the built-in ones.
+
+    Args:
+        settings: The settings.
+        file: The file of the settings, if there is one: paths are relative to its folder.
+
+    Raises:
+        ConfigurationError: A file of profiles is wrong.
+    """
+    folder = Path() if file is None else file.absolute().parent
+    return load_profiles(*(folder / name for name in settings.profiles))
+
+
 def profile_for(
     model: str, *, vertex: bool = False, profiles: Sequence[ModelProfile] | None = None
 ) -> ModelProfile:
@@ -139,22 +176,16 @@ def profile_for(
     return find_profile(UNKNOWN)
 
 
-def closest_profile(model: str, *, vertex: bool = False) -> str:
-    """Return the name of the profile whose model names are most similar to this one.
-
-    Example:
-        >>> closest_profile("gemini-3.9-live")
-        '3.8-live'
-    """
-    from rapidfuzz import process
-
-    names = {
-        pattern.replace("*", ""): profile.name
-        for profile in reversed(_read_built_in())  # if two are alike, the first wins
-        if profile.name != UNKNOWN and profile.vertex in (None, vertex)
-        for pattern in profile.models
-    }
-    return names[process.extractOne(model.rpartition("/")[2].lower(), list(names))[0]]
+@functools.lru_cache(maxsize=64)  # once in a process for each model
+def report_unknown(model: str) -> None:
+    """Log a warning about a model that no profile fits."""
+    logger.warning(
+        "The model %r is unknown: only features that every model supports are used. "
+        "`leonidas live probe --model %s` measures what it supports, and writes a profile that "
+        "the settings can name; or set profile= if the model is like a known one",
+        model,
+        shlex.quote(model),
+    )
 
 
 def find_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> ModelProfile:

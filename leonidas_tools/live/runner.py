@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable
 
     from genai_processors.content_api import ProcessorPart
+    from google.genai.types import LiveConnectConfig
 
     from leonidas_tools.live.conversation import Conversation
     from leonidas_tools.live.gemini import GeminiLiveProcessor
@@ -39,8 +40,11 @@ _REASON = 200
 class ConversationRunner:
     """Runs a conversation over one connection after another."""
 
-    def __init__(self, live: GeminiLiveProcessor, conversation: Conversation) -> None:
+    def __init__(
+        self, live: GeminiLiveProcessor, conversation: Conversation, config: LiveConnectConfig
+    ) -> None:
         self._live = live
+        self._config = config
         self._conversation = conversation
         self._state = conversation.state
         self._number = 0
@@ -78,7 +82,7 @@ class ConversationRunner:
     async def _run_connection(self) -> None:
         """Run one connection, from its setup to its end."""
         setup = self._conversation.next_setup()
-        config = self._conversation.config(setup, self._live.config)
+        config = self._conversation.config(setup, self._config)
         number = self._number
         try:
             async with connection.connect(self._live.client, self._live.model, config) as link:

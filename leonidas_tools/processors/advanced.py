@@ -186,7 +186,7 @@ class AdvancedToolProcessor(Stage):
             return tools
         from leonidas_tools.live.attach import adapt_declarations
 
-        return adapt_declarations(tools, model, vertex=vertex)
+        return adapt_declarations(tools, self, model, vertex=vertex)
 
     def offered(self, session: ToolSession | None = None) -> list[AnyTool]:
         """See `ToolRuntime.offered`."""

@@ -24,6 +24,7 @@ from leonidas_tools.settings.fields import (
     Duration,
     Metric,
     Name,
+    Names,
     Number,
     OptionalCount,
     OptionalNumber,
@@ -230,6 +231,8 @@ class Settings(MaskedSettings):
         ray: The Ray cluster of the tools that run on one.
         texts: Other texts for the messages of the library to a model or a user.
         usage: Prices of the tokens of live sessions, and limits.
+        profiles: YAML files with profiles of live models, as `leonidas live probe` writes them;
+            they come before the built-in ones. A path is relative to the folder of this file.
 
     Example:
         >>> settings = Settings(
@@ -268,6 +271,7 @@ class Settings(MaskedSettings):
         default_factory=TextSettings.model_construct
     )
     usage: Annotated[UsageSettings, BeforeValidator(mapping)] = UsageSettings.model_construct()
+    profiles: Names = ()
     _written: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @property

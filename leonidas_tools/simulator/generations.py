@@ -207,8 +207,8 @@ GENERATIONS: Final[Mapping[str, Quirks]] = MappingProxyType(
         ),
         "vertex-3.8": Quirks(
             **{**_LIMITS, "proactivity_version": None},
-            # Documented by s3ns.fr: `behavior` and `scheduling` as in 3.8-live; livekit's plugin
-            # drops scheduling. Calls have ids: a response without one is dropped (livekit's plugin).
+            # Documented by s3ns.fr: `behavior` and `scheduling` as in 3.8-live. Livekit's plugin
+            # drops scheduling, and reports that a response without an id is ignored.
             default_behavior=NON_BLOCKING,
             takes_will_continue=False,  # documented: not supported in Vertex AI
             # Taken as 3.8-live, as is all that follows.

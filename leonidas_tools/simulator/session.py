@@ -168,6 +168,11 @@ class SimulatedSession:
         """Return the ids of the calls that still await their answer."""
         return tuple(record.id for record in self._pending() if record.id is not None)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Return whether a BLOCKING call still awaits its answer."""
+        return bool(self._blocking())
+
     def _pending(self) -> list[CallRecord]:
         return [record for record in self._ledger.of(self.number) if record.pending]
 

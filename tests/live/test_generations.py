@@ -57,7 +57,9 @@ async def calls(session):
     await session.turn_complete()
 
 
-async def conversed(scenario, model, generation, *, config=None, version=None, **tools):
+async def conversed(
+    scenario, model, generation, *, config=None, version=None, settings=None, profile=None
+):
     """Hold a conversation, in which the user says one thing, and return the simulator."""
     async with LiveSimulator(scenario, generation=generation) as simulator:
         options = simulator.http_options()
@@ -68,9 +70,9 @@ async def conversed(scenario, model, generation, *, config=None, version=None, *
             yield "Book me a seat."
             await simulator.finished()
 
-        live = GeminiLiveProcessor(model, client=client, config=config)
+        live = GeminiLiveProcessor(model, client=client, config=config, profile=profile)
         async with asyncio.timeout(30):
-            session = LiveToolSession(live, AdvancedToolProcessor([book, draw], **tools))
+            session = LiveToolSession(live, AdvancedToolProcessor([book, draw], config=settings))
             async for _ in session(user()):
                 pass
     return simulator
@@ -111,6 +113,54 @@ async def test_a_generation_opens_and_calls(generation, config):
 async def test_an_unknown_model_is_refused_nothing(generation):
     simulator = await conversed(calls, UNKNOWN, generation)
     assert simulator.violations == ()
+
+
+async def test_an_unknown_model_is_reported_once(caplog):
+    for _ in range(2):
+        await conversed(calls, "gemini-10-live", "3.1")
+    (said,) = [each.getMessage() for each in caplog.records if "is unknown" in each.getMessage()]
+    assert said.startswith("The model 'gemini-10-live' is unknown: only features that every model ")
+    assert "`leonidas live probe --model gemini-10-live` measures what it supports" in said
+
+
+@pytest.mark.parametrize(("model", "profile"), [("gemini-3.8-live", None), ("x", "3.8-live")])
+async def test_a_known_profile_is_not_reported(model, profile, caplog):
+    await conversed(calls, model, "3.8-live", profile=profile)
+    assert "is unknown" not in caplog.text
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Settings that name a profile for `gemini-11-live`."""
+    (tmp_path / "mine.yaml").write_text("mine:\n  like: 3.8-live\n  models: [gemini-11-live]\n")
+    file = tmp_path / "tools.yaml"
+    file.write_text("version: 1\nprofiles: [mine.yaml]\n")
+    return file
+
+
+async def test_the_settings_name_a_profile(settings, caplog):
+    simulator = await conversed(calls, "gemini-11-live", "3.8-live", settings=settings)
+    (setup,) = simulator.setups
+    declared = {each["name"]: each for each in setup["tools"][0]["functionDeclarations"]}
+    assert declared["draw"]["behavior"] == "NON_BLOCKING"
+    assert simulator.violations == ()
+    assert "is unknown" not in caplog.text
+
+
+def test_a_model_of_known_tools_has_their_profile(settings):
+    tools = AdvancedToolProcessor([draw], config=settings)
+    assert GeminiLiveProcessor("gemini-11-live", tools=tools, api_key="x").profile.name == "mine"
+    named = GeminiLiveProcessor("other", tools=tools, profile="mine", api_key="x")
+    assert named.profile.name == "mine"
+    (declared,) = tools.declarations(model="gemini-11-live")
+    assert declared.function_declarations[0].behavior == "NON_BLOCKING"
+
+
+def test_a_wrong_file_of_profiles_is_named(settings):
+    settings.with_name("mine.yaml").write_text("mine:\n  like: 3.8-life\n")
+    tools = AdvancedToolProcessor([draw], config=settings)
+    with pytest.raises(ConfigurationError, match=r"mine\.yaml:2: mine\.like: there is no profile"):
+        GeminiLiveProcessor("gemini-11-live", tools=tools, api_key="x")
 
 
 def test_proactivity_needs_its_version():

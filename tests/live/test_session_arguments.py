@@ -1,7 +1,5 @@
 """What a live session is made of: tools given once, and wrong arguments refused at once."""
 
-import logging
-
 import pytest
 from genai_processors import processor
 from google.genai import types
@@ -170,31 +168,6 @@ def test_tools_may_be_a_category_or_come_out_of_any_iterable():
         "add"
     ]
     assert Shop().buy.name in ToolRegistry([Shop().buy])
-
-
-@pytest.mark.parametrize(
-    ("model", "profile"),
-    [
-        ("gemini-3.9-live", "3.8-live"),
-        ("gemini-3.8-life", "3.8-live"),
-        ("models/gemini-3.2-flash-live", "3.1-flash-live"),
-    ],
-)
-def test_a_model_that_is_not_known_is_reported_with_the_closest_profile(model, profile, caplog):
-    with caplog.at_level(logging.WARNING, "leonidas_tools"):
-        live = GeminiLiveProcessor(model, **KEY)
-    assert live.profile.name == "unknown"
-    assert f"The model {model!r} is unknown" in caplog.text
-    assert f"profile={profile!r}" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("model", "options"), [(MODEL, {}), ("gemini-3.9-live", {"profile": "3.8-live"})]
-)
-def test_a_model_that_is_known_or_has_a_profile_is_not_reported(model, options, caplog):
-    with caplog.at_level(logging.WARNING, "leonidas_tools"):
-        GeminiLiveProcessor(model, **KEY, **options)
-    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("options", [{}, {"api_key": ""}, {"vertexai": False}])
