@@ -44,6 +44,8 @@ _LEVELS: Final = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 _FILES: Final = ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain")
 _MAX_AT_ONCE: Final = 3  # concurrent sessions
 _MAX_REASON_LENGTH: Final = 200
+_MAX_TEXT_LENGTH: Final = 1000
+_MAX_CALLS: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,7 +200,7 @@ class _Talk:
     """One short session, in which the probe types and listens."""
 
     def __init__(self, link: connection.Connection, bounds: Bounds) -> None:
-        self.calls: deque[types.FunctionCall] = deque()
+        self.calls: deque[types.FunctionCall] = deque(maxlen=_MAX_CALLS)
         self.handle: str | None = None
         self.tokens = 0
         self.spoken = ""
@@ -227,7 +229,7 @@ class _Talk:
         parts = (content.model_turn and content.model_turn.parts) or ()
         self.calls.extend(part.function_call for part in parts if part.function_call)
         said = (content.output_transcription and content.output_transcription.text) or ""
-        self.spoken += "".join(said.split()).casefold()
+        self.spoken = (self.spoken + "".join(said.split()).casefold())[-_MAX_TEXT_LENGTH:]
         if said or any(not part.thought and not part.function_call for part in parts):
             self.has_replied = True
         goes_on = content.interaction_status is types.InteractionStatus.IN_PROGRESS
