@@ -127,7 +127,6 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
         )
     if part is None:
         return
-    yield from _of_profiles(part.settings, path)
     lines = KeyLines(part.document.lines)
     for each in _against_tools(path, part):
         message = part.settings.masked(each.message)
@@ -142,29 +141,14 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
             )
 
 
-def _of_profiles(settings: "Settings", path: Path) -> Iterator[FoundSettings]:
-    """Read the files of profiles, and yield their problems."""
-    from leonidas_tools.live.profiles import load_named_profiles
-
-    try:
-        load_named_profiles(settings, path)
-    except ConfigurationError as error:
-        for problem in error.problems or [error]:
-            yield FoundSettings(
-                severity="error",
-                file=str(problem.file),
-                line=problem.line,
-                key=problem.key,
-                message=problem.message,
-            )
-
-
 def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     """Yield valid settings that have no effect on the registered tools."""
     from leonidas_tools import ToolRuntime
+    from leonidas_tools.live.profiles import load_named_profiles
     from leonidas_tools.mcp.listing.tool_names import ListedNames, check_server
     from leonidas_tools.runtime.toolboxes import Toolboxes
     from leonidas_tools.settings.check import check_against, find_undescribed
+    from leonidas_tools.settings.problem import Finding
     from leonidas_tools.settings.watch import WatchedSettings
 
     settings = part.settings
@@ -173,6 +157,11 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     watched.path = path  # toolboxes are searched next to it
     toolboxes = Toolboxes(registry, watched)
     yield from _of_toolboxes(settings, toolboxes)
+    try:
+        load_named_profiles(watched)
+    except ConfigurationError as error:
+        for problem in error.problems or [error]:
+            yield Finding(severity="error", key="profiles", message=str(problem))
     known = {tool.name: tool for tool in registry}
     more_may_come = True if part.lacks_tools else None
     yield from check_against(settings, known, more_may_come=more_may_come)

@@ -68,11 +68,7 @@ _PLAIN = Generation(profile=GENERATIONS[0].profile, model="simulated", server=No
 
 
 def check_profile(name: str) -> None:
-    """Check that a profile exists, or that the name is `all`.
-
-    Raises:
-        ConfigurationError: The profile is unknown; the message names the closest.
-    """
+    """Check that a profile exists, or that the name is `all`."""
     from leonidas_tools.live.profiles import find_profile
 
     if name != ALL:
@@ -81,9 +77,6 @@ def check_profile(name: str) -> None:
 
 def model_of(profile: str | None, *, vertex: bool) -> str:
     """Return the model to use if none is named.
-
-    Raises:
-        ConfigurationError: No model is known for that profile.
 
     Example:
         >>> model_of("3.8-live", vertex=False), model_of(None, vertex=True)
@@ -97,9 +90,6 @@ def model_of(profile: str | None, *, vertex: bool) -> str:
 def scenarios_of(profile: str) -> list[str]:
     """Return the scenarios that show a profile, or all of them.
 
-    Raises:
-        ConfigurationError: No scenario shows it.
-
     Example:
         >>> scenarios_of("3.1-flash-live")
         ['gemini_3_1']
@@ -112,9 +102,6 @@ def generation_for(scenario: Scenario, profile: str | None) -> Generation:
     """Return the simulated model generation of a scenario.
 
     The generation in the scenario takes precedence over the profile.
-
-    Raises:
-        ConfigurationError: The generation of the scenario or of the profile is unknown.
     """
     if scenario.generation is not None:
         for each in GENERATIONS:

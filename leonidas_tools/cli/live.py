@@ -156,9 +156,7 @@ async def obey(model: "SimulatedSession") -> None:
     try:
         while True:
             (heard,) = await model.wait_for_input("text", within_seconds=_MAX_WAIT_SECONDS)
-            called = next((name for name in model.declared if name in heard.text), None)
-            turn = _speak(model, heard.text) if called is None else _call(model, called)
-            turns.add(asyncio.create_task(turn, name="simulator:turn"))
+            turns.add(asyncio.create_task(_take_turn(model, heard.text), name="simulator:turn"))
             await asyncio.sleep(0)
             if model.is_blocked:
                 await model.wait_for_answers(within_seconds=_MAX_WAIT_SECONDS)
@@ -168,17 +166,14 @@ async def obey(model: "SimulatedSession") -> None:
         await asyncio.gather(*turns, return_exceptions=True)
 
 
-async def _call(model: "SimulatedSession", name: str) -> None:
-    from leonidas_tools.live.probe import WORD
+async def _take_turn(model: "SimulatedSession", text: str) -> None:
     from leonidas_tools.simulator import FunctionCall
 
-    schema = model.declared[name].get("parametersJsonSchema", {})
-    call = FunctionCall(name, dict.fromkeys(schema.get("properties", ()), WORD))
-    (answer,) = await model.call(call, within_seconds=_MAX_WAIT_SECONDS)
-    await _speak(model, str(answer.response["result"]))
-
-
-async def _speak(model: "SimulatedSession", text: str) -> None:
+    for name in [each for each in model.declared if each in text]:
+        schema = model.declared[name].get("parametersJsonSchema", {})
+        call = FunctionCall(name, dict.fromkeys(schema.get("properties", ()), text))
+        (answer,) = await model.call(call, within_seconds=_MAX_WAIT_SECONDS)
+        text = str(answer.response["result"])
     await model.say(text, audio_seconds=0.1)
     await model.usage({"totalTokenCount": 100})
     await model.turn_complete()

@@ -103,9 +103,6 @@ def find_scenario(name: str) -> Path:
     """Return the file of a scenario.
 
     `name` is a path, or the name of a file in `config/scenarios` without its ending.
-
-    Raises:
-        ConfigurationError: The scenario does not exist.
     """
     path = Path(name)
     if path.suffix == ".py":

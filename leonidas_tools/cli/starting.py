@@ -33,9 +33,6 @@ async def open_tools(
         needed: The only tool that is needed; servers are not awaited if it is loaded already.
         approval: The channel that asks a person; by default the model asks.
         builtin_tools: Whether to include the built-in tools of a voice agent.
-
-    Raises:
-        LeonidasError: The settings are invalid, or a toolbox cannot be loaded.
     """
     from leonidas_tools import ToolRuntime
 
@@ -57,11 +54,7 @@ async def wait_for_servers(tools: "ToolRuntime", *, needed: str | None = None) -
 
 
 def get_tool(tools: "ToolRuntime", name: str) -> "AnyTool":
-    """Return a tool.
-
-    Raises:
-        ConfigurationError: The tool does not exist.
-    """
+    """Return a tool."""
     if name in tools.registry:
         return tools.registry[name]
     raise ConfigurationError(no_such("tool", name, tools.registry.suggestions(name), TOOLS))

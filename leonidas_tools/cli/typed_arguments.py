@@ -7,11 +7,7 @@ import typer
 
 
 def parse_arguments(words: list[str]) -> dict[str, Any]:
-    """Return the arguments as typed; the tool's own validation turns digits into numbers.
-
-    Raises:
-        typer.BadParameter: The words are neither JSON nor key=value.
-    """
+    """Return the arguments as typed; the tool's own validation turns digits into numbers."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         try:
             parsed: dict[str, Any] = json.loads(words[0])

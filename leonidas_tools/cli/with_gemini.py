@@ -27,9 +27,6 @@ async def with_gemini(
     """Run a conversation with Gemini Live; the user types, or speaks into the microphone.
 
     `api_key` is `None` for Vertex AI, with the access of the environment.
-
-    Raises:
-        ConfigurationError: The environment has no access to Vertex AI.
     """
     live = gemini_model(parts.tools, model=model, profile=profile, api_key=api_key)
     conversation = TerminalConversation(parts)
@@ -57,9 +54,6 @@ def gemini_model(
     """Return the live model with these tools.
 
     `api_key` is `None` for Vertex AI, with the access of the environment.
-
-    Raises:
-        ConfigurationError: The environment has no access to Vertex AI.
     """
     # Google's pages name another version for Vertex AI than for the Gemini API.
     options = None if api_key else types.HttpOptions(api_version=_VERTEX_API_VERSION)

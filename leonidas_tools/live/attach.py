@@ -21,11 +21,11 @@ from leonidas_tools.live import connection
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
 from leonidas_tools.live.input_buffer import REALTIME, InputBuffer
-from leonidas_tools.live.profiles import UNKNOWN, find_profile, profile_for, report_unknown
+from leonidas_tools.live.profiles import UNKNOWN, find_profile, profile_with_tools
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.live.state import LiveState
-from leonidas_tools.live.tool_options import follow_declarations, profiles_in, wording_of
+from leonidas_tools.live.tool_options import follow_declarations, wording_of
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from genai_processors import processor
     from google.genai.live import AsyncSession
 
-    from leonidas_tools.live.profiles import ModelProfile
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
 logger = visible_logger(__name__)
@@ -83,14 +82,7 @@ def adapt_declarations(
     declared: list[types.Tool], tools: AdvancedToolProcessor, model: str, *, vertex: bool
 ) -> list[types.Tool]:
     """Return the declarations as a model reads them; see `AdvancedToolProcessor.declarations`."""
-    return Adaptation(_profile(tools, model, vertex=vertex)).declarations(declared)
-
-
-def _profile(tools: AdvancedToolProcessor, model: str, *, vertex: bool) -> ModelProfile:
-    profile = profile_for(model, vertex=vertex, profiles=profiles_in(tools))
-    if profile.name == UNKNOWN:
-        report_unknown(model)
-    return profile
+    return Adaptation(profile_with_tools(model, tools, vertex=vertex)).declarations(declared)
 
 
 async def _run(live: LiveToolSession, plain: _PlainSession) -> None:
@@ -114,7 +106,9 @@ class _PlainSession(Stage):
         model: str | None,
     ) -> None:
         vertex = bool(session._api_client.vertexai)  # noqa: SLF001 - it has no public name
-        profile = _profile(tools, model, vertex=vertex) if model else find_profile(UNKNOWN)
+        profile = (
+            profile_with_tools(model, tools, vertex=vertex) if model else find_profile(UNKNOWN)
+        )
         # A copy with the same socket keeps the methods that the wrappers replace.
         self._session = copy.copy(session)
         self.model = model

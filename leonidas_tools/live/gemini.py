@@ -20,16 +20,16 @@ from leonidas_tools.live.conversation import Conversation
 from leonidas_tools.live.gradual_socket import GradualSocket
 from leonidas_tools.live.input_buffer import InputBuffer
 from leonidas_tools.live.profiles import (
-    UNKNOWN,
     ModelProfile,
     find_profile,
     profile_for,
-    report_unknown,
+    profile_with_tools,
+    profiles_of,
 )
 from leonidas_tools.live.runner import ConversationRunner
 from leonidas_tools.live.session_setup import DeclaresTools, FixedTools, declarer, fit_config
 from leonidas_tools.live.state import LiveState
-from leonidas_tools.live.tool_options import follow_declarations, profiles_in, wording_of
+from leonidas_tools.live.tool_options import follow_declarations, wording_of
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
     from leonidas_tools.calls.call import ToolSession
-
-logger = visible_logger(__name__)
 
 API_VERSION = "v1beta"
 """Version of the Developer API that Google's Live pages use; the client's default differs."""
@@ -166,8 +164,8 @@ class GeminiLiveProcessor(Stage):
             location=location,
             credentials=credentials,
         )
-        self._chosen_profile = profile
-        self.profile = self._find_profile(self.tools)
+        self._is_profile_given = bool(profile)
+        self.profile = _profile(profile, model, self.tools, vertex=bool(self.client.vertexai))
         if given.proactivity is not None and not self.client.vertexai:
             _check_version(self.client, PROACTIVITY_VERSION)
         self._fit = functools.partial(fit_config, given, transcribed=transcribed)
@@ -191,9 +189,10 @@ class GeminiLiveProcessor(Stage):
         session = stream.session()
         speech = session.get(SpeechState)
         tools = self._resolve_declared(stream.tools())
-        profile = self._find_profile(stream.tools() or self.tools)
-        if profile.name == UNKNOWN and self._chosen_profile is None:
-            report_unknown(self.model)
+        profile = self.profile
+        if not self._is_profile_given:  # the settings of the stream's tools may name another
+            source, vertex = stream.tools() or self.tools, bool(self.client.vertexai)
+            profile = profile_with_tools(self.model, source, vertex=vertex)
         state = self._state(session, tools, profile)
         state.take_audio = take_audio
         conversation = Conversation(state)
@@ -211,16 +210,6 @@ class GeminiLiveProcessor(Stage):
             finally:
                 running.cancel()
                 await asyncio.wait([running])
-
-    def _find_profile(self, tools: object) -> ModelProfile:
-        """Return the chosen profile, or that of the model; the settings of `tools` may name it."""
-        chosen = self._chosen_profile
-        if isinstance(chosen, ModelProfile):
-            return chosen
-        profiles = profiles_in(tools)
-        if chosen:
-            return find_profile(chosen, profiles)
-        return profile_for(self.model, vertex=bool(self.client.vertexai), profiles=profiles)
 
     def _resolve_declared(self, tools: object | None) -> DeclaresTools:
         """Return the source of declarations: by default `tools`, which are those of the stream."""
@@ -322,3 +311,13 @@ def _context_for_websockets(cafile: str | None, capath: str | None) -> ssl.SSLCo
 def _context_for_http(cafile: str | None, capath: str | None) -> ssl.SSLContext:
     """Return a second shared TLS context: HTTP clients change the protocols of theirs."""
     return ssl.create_default_context(cafile=cafile or certifi.where(), capath=capath)
+
+
+def _profile(
+    profile: ModelProfile | str | None, model: str, tools: object, *, vertex: bool
+) -> ModelProfile:
+    if isinstance(profile, ModelProfile):
+        return profile
+    if profile:
+        return find_profile(profile, profiles_of(tools))
+    return profile_for(model, vertex=vertex, profiles=profiles_of(tools))

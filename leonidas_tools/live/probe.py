@@ -30,16 +30,15 @@ if TYPE_CHECKING:
     from google.genai import Client
     from google.genai.live import AsyncSession
 
-WORD: Final = "banana"
-"""The word that the model has to say, by which its reply is recognised."""
+_WORD: Final = "banana"
+_RESULT: Final = "papaya"  # in no text for the model: it can only be from the response
 _FUNCTION: Final = "get_word"
 _OTHER_FUNCTION: Final = "find_fruit"
 _INSTRUCTION: Final = (
     "You are being tested. Call a function when you are told to, without asking. Say only what you "
     "are told to say, in one word."
 )
-_SAY: Final = f"Say only the word {WORD}."
-_BUDGET_TOKENS: Final = 128
+_SAY: Final = f"Say only the word {_WORD}."
 _LEVELS: Final = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 _FILES: Final = ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain")
 _MAX_AT_ONCE: Final = 3  # concurrent sessions
@@ -50,21 +49,13 @@ _MAX_CALLS: Final = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bounds:
-    """The bounds of a probe.
-
-    Args:
-        reply_seconds: How long the model has for a reply.
-        silence_seconds: After how long without a reply the model counts as waiting.
-        fact_seconds: How long one fact may take.
-        total_seconds: How long all facts together may take.
-        tokens: The tokens after which no more sessions are opened.
-    """
+    """The bounds of a probe."""
 
     reply_seconds: float = 15.0
-    silence_seconds: float = 6.0
+    silence_seconds: float = 6.0  # after which a model without a reply counts as waiting
     fact_seconds: float = 90.0
     total_seconds: float = 300.0
-    tokens: int = 50_000
+    tokens: int = 50_000  # after which no more sessions are opened
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,15 +71,12 @@ class UnmeasuredError(Exception):
     """Raised if a fact cannot be judged; the message is the reason."""
 
 
-class Probe:
-    """Measures the facts about one model.
+_UNJUDGED: Final = (UnmeasuredError, TypeError, ValueError)
+"""The last two are raised by google-genai for what it does not send to this server."""
 
-    Args:
-        client: The client that opens the sessions.
-        model: The name of the model.
-        bounds: The bounds of time and tokens.
-        on_finding: Called with each field and its finding, as soon as it is known.
-    """
+
+class Probe:
+    """Measures the facts about one model; `on_finding` gets each as soon as it is known."""
 
     def __init__(
         self,
@@ -125,7 +113,7 @@ class Probe:
             try:
                 async with asyncio.timeout_at(min(self._deadline, latest)):
                     finding = await FACTS[field](self)
-            except (*connection.LOST, GoogleAuthError, UnmeasuredError, ValueError) as error:
+            except (*connection.LOST, GoogleAuthError, *_UNJUDGED) as error:
                 reason = connection.message_of(error)[:_MAX_REASON_LENGTH] or "the time is over"
                 careful = getattr(find_profile(UNKNOWN), field)
                 finding = Finding(value=careful, evidence=reason, measured=False)
@@ -213,7 +201,7 @@ class _Talk:
 
     async def close(self) -> None:
         self._listening.cancel()
-        await asyncio.wait([self._listening])
+        await asyncio.gather(self._listening, return_exceptions=True)
 
     def receive(self, message: types.LiveServerMessage) -> None:
         usage, update = message.usage_metadata, message.session_resumption_update
@@ -276,12 +264,12 @@ class _Talk:
 
     async def call(self, name: str = _FUNCTION) -> types.FunctionCall:
         """Let the model call a function, and return the call."""
-        text = f"Call the function {name} with the word {WORD}, then say its result."
+        text = f"Call the function {name} with the word {_WORD}, then say its result."
         await self.send(lambda session: session.send_realtime_input(text=text))
         await self.expect(lambda: self.calls, f"no call of {name!r}")
         return self.calls.popleft()
 
-    async def respond(self, call: types.FunctionCall, result: str = WORD, **fields: Any) -> None:
+    async def respond(self, call: types.FunctionCall, result: str = _RESULT, **fields: Any) -> None:
         content = {"result": result}
         response = types.FunctionResponse(id=call.id, name=call.name, response=content, **fields)
         await self.send(lambda session: session.send_tool_response(function_responses=response))
@@ -289,7 +277,7 @@ class _Talk:
     async def respond_and_listen(self, **fields: Any) -> None:
         """Respond to a call, and wait until the model says the result."""
         await self.respond(await self.call(), **fields)
-        await self.expect(lambda: WORD in self.spoken, "the result was not spoken")
+        await self.expect(lambda: _RESULT in self.spoken, "the result was not spoken")
 
 
 def _function(name: str = _FUNCTION, **fields: Any) -> types.FunctionDeclaration:
@@ -320,7 +308,7 @@ async def _find_thinking_levels(probe: Probe) -> Finding:
     levels = {
         level: await probe.try_out(thinking_config={"thinking_level": level}) for level in _LEVELS
     }
-    budget = await probe.try_out(thinking_config={"thinking_budget": _BUDGET_TOKENS})
+    budget = await probe.try_out(thinking_config={"thinking_budget": 128})
     none = await probe.try_out(thinking_config=None)
     accepted = tuple(level for level, each in levels.items() if each.value)
     if none.value and (accepted or budget.value):
@@ -353,8 +341,8 @@ async def _find_default_behavior(probe: Probe) -> Finding:
     async with probe.open(_function()) as talk:
         await talk.call()
         await talk.type()
-        await talk.wait(lambda: WORD in talk.spoken or talk.is_cancelled)
-        if WORD in talk.spoken and not talk.is_cancelled:
+        await talk.wait(lambda: _WORD in talk.spoken or talk.is_cancelled)
+        if _WORD in talk.spoken and not talk.is_cancelled:
             evidence = "a reply while a call was unanswered"
             return Finding(value=ToolBehavior.NON_BLOCKING, evidence=evidence)
     return Finding(value=ToolBehavior.BLOCKING, evidence="no reply while a call was unanswered")
@@ -369,7 +357,7 @@ async def _find_will_continue(probe: Probe) -> Finding:
         call = await talk.call()
         await talk.respond(call, "not yet known", will_continue=True)
         await talk.respond(call, will_continue=False)
-        is_spoken = await talk.wait(lambda: WORD in talk.spoken)
+        is_spoken = await talk.wait(lambda: _RESULT in talk.spoken)
 
     found = await _try_async(probe, use)
     if is_spoken:
@@ -431,7 +419,7 @@ async def _find_response_media(probe: Probe) -> Finding:
 def _file(kind: str) -> bytes:
     """Return a small file of a type."""
     if kind == "text/plain":
-        return WORD.encode()
+        return _WORD.encode()
     from PIL import Image
 
     file = io.BytesIO()

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.runtime import runtime_of
 from leonidas_tools.settings.explain import closest, explain
 from leonidas_tools.settings.load import configuration_error, read_text
 from leonidas_tools.settings.problem import DocumentError, Problem, SettingsDocument
@@ -24,7 +25,7 @@ from leonidas_tools.tools.metadata import ToolBehavior
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.watch import WatchedSettings
 
 logger = visible_logger(__name__)
 Behavior = Annotated[
@@ -147,18 +148,20 @@ def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
     return profiles
 
 
-def load_named_profiles(settings: Settings, file: Path | None) -> tuple[ModelProfile, ...]:
+def load_named_profiles(settings: WatchedSettings) -> tuple[ModelProfile, ...]:
     """Return the profiles that settings name, followed by the built-in ones.
-
-    Args:
-        settings: The settings.
-        file: The file of the settings, if there is one: paths are relative to its folder.
 
     Raises:
         ConfigurationError: A file of profiles is wrong.
     """
-    folder = Path() if file is None else file.absolute().parent
-    return load_profiles(*(folder / name for name in settings.profiles))
+    folder = Path() if settings.path is None else settings.path.absolute().parent
+    return load_profiles(*(folder / name for name in settings.current.profiles))
+
+
+def profiles_of(tools: object) -> tuple[ModelProfile, ...]:
+    """Return the profiles that the settings of `tools` name, followed by the built-in ones."""
+    runtime = runtime_of(tools)
+    return load_profiles() if runtime is None else load_named_profiles(runtime.settings)
 
 
 def profile_for(
@@ -176,9 +179,16 @@ def profile_for(
     return find_profile(UNKNOWN)
 
 
+def profile_with_tools(model: str, tools: object, *, vertex: bool) -> ModelProfile:
+    """Return the profile of a model that is used with `tools`; report an unknown model."""
+    profile = profile_for(model, vertex=vertex, profiles=profiles_of(tools))
+    if profile.name == UNKNOWN:
+        _report_unknown(model)
+    return profile
+
+
 @functools.lru_cache(maxsize=64)  # once in a process for each model
-def report_unknown(model: str) -> None:
-    """Log a warning about a model that no profile fits."""
+def _report_unknown(model: str) -> None:
     logger.warning(
         "The model %r is unknown: only features that every model supports are used. "
         "`leonidas live probe --model %s` measures what it supports, and writes a profile that "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leonidas_tools.live.profiles import load_named_profiles, load_profiles
 from leonidas_tools.live.session_setup import takes_sessions
 from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.runtime.runtime import runtime_of
@@ -13,12 +12,11 @@ from leonidas_tools.settings.effective import effect_of, either, repeats_after_r
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from google.genai import types
 
     from leonidas_tools.calls.call import ToolSession
-    from leonidas_tools.live.profiles import ModelProfile
     from leonidas_tools.live.session_setup import DeclaresTools
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.runtime import ToolRuntime
@@ -61,18 +59,6 @@ def wording_of(tools: object) -> Wording:
     """Return the texts of the settings; the default ones if `tools` has no settings."""
     runtime = runtime_of(tools)
     return AS_IT_IS if runtime is None else runtime.settings.current.wording or AS_IT_IS
-
-
-def profiles_in(tools: object) -> Sequence[ModelProfile]:
-    """Return the profiles that the settings of `tools` name, followed by the built-in ones.
-
-    Raises:
-        ConfigurationError: A file of profiles is wrong.
-    """
-    runtime = runtime_of(tools)
-    if runtime is None:
-        return load_profiles()
-    return load_named_profiles(runtime.settings.current, runtime.settings.path)
 
 
 def declarations_for(tools: DeclaresTools, session: ToolSession) -> list[types.Tool]:

@@ -70,12 +70,13 @@ def test_a_wrong_profile_is_reported_by_the_check(leonidas, settings):
     settings.write_text("version: 1\nprofiles: [mine.yaml, gone.yaml]\n")
     finished = leonidas("config", "check", settings)
     assert finished.returncode == 1
-    assert finished.stderr.splitlines() == [f"{settings}: 1 error, 0 warnings"]
-    assert finished.stdout.startswith(f"{settings.parent}/gone.yaml: error: there is no such file")
+    gone = settings.with_name("gone.yaml")
+    assert f"{settings}:2: error: profiles: {gone}: there is no such file" in finished.stdout
     settings.write_text("version: 1\nprofiles: [mine.yaml]\n")
     finished = leonidas("config", "check", settings)
     assert finished.returncode == 1
-    assert finished.stdout.startswith(f"{file}:4: error: mine.schedulling: is not a setting; did ")
+    place = f"{settings}:2: error: profiles: {file}:4: mine.schedulling"
+    assert finished.stdout.startswith(f"{place}: is not a setting; did you mean 'scheduling'?")
 
 
 @pytest.mark.parametrize(

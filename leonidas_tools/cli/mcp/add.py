@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.mcp.options import ChangedConfig, Name, file_to_change, no_such_server
+from leonidas_tools.cli.mcp.options import ChangedConfig, Name, no_such_server
 from leonidas_tools.cli.mcp.writing import read_server_sections, secret_notes, write_servers
+from leonidas_tools.cli.places import config_to_change
 from leonidas_tools.errors import ConfigurationError
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")
@@ -67,7 +68,7 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
         "auth": {"grant": "authorization_code"} if login else None,
     }
     server |= {key: value for key, value in given.items() if value}
-    file = file_to_change(config)
+    file = config or config_to_change()
     is_new = not file.exists()
     for note in [*write_servers(file, {name: server}), *secret_notes(name, server)]:
         terminal.say(note, err=True)
@@ -87,7 +88,7 @@ def remove(name: Name, config: ChangedConfig = None) -> None:
     from leonidas_tools.mcp.data_files import forget
     from leonidas_tools.settings.write import update_file
 
-    file = file_to_change(config)
+    file = config or config_to_change()
     servers = read_server_sections(file)
     if name not in servers:
         raise ConfigurationError(no_such_server(name, servers, add=False), file=file)

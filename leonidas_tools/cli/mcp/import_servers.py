@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from leonidas_tools.cli.mcp.options import ChangedConfig, file_to_change
+from leonidas_tools.cli.mcp.options import ChangedConfig
 from leonidas_tools.cli.mcp.writing import problem_of, read_server_sections, write_servers
+from leonidas_tools.cli.places import config_to_change
 
 File = Annotated[
     Path,
@@ -29,7 +30,7 @@ def import_servers(file: File, config: ChangedConfig = None) -> None:
     from leonidas_tools.settings.foreign_servers import read_foreign
 
     found = read_foreign(file)
-    settings = file_to_change(config)
+    settings = config or config_to_change()
     known = read_server_sections(settings)
     refused = dict(found.refused)
     for name, server in found.servers.items():

@@ -1,4 +1,4 @@
-"""The options of the commands about MCP servers, the settings of a server, the file to change."""
+"""The options of the commands about MCP servers, and the settings of a server."""
 
 import shlex
 from collections.abc import Collection
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from leonidas_tools.cli.places import config_to_change, default_config, no_such
+from leonidas_tools.cli.places import default_config, no_such
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -31,11 +31,7 @@ ChangedConfig: TypeAlias = Annotated[
 
 
 def server_settings(config: Path | None, name: str) -> "MCPServerSettings":
-    """Return the settings of one server.
-
-    Raises:
-        ConfigurationError: The settings are invalid, or have no such server.
-    """
+    """Return the settings of one server."""
     from leonidas_tools.settings.load import load
 
     servers = load(config or default_config()).mcp_servers
@@ -56,12 +52,3 @@ def no_such_server(name: str, servers: Collection[str], *, add: bool = True) -> 
     how = f"; `leonidas mcp add {shlex.quote(name)} …` adds it" if add else ""
     none = f"the settings have none{how}"
     return no_such("MCP server", name, [near] if near else [], found or none)
-
-
-def file_to_change(config: Path | None) -> Path:
-    """Return the settings file that a command changes, which may be missing.
-
-    The settings of the package are never changed.
-    Without `config`, it is the file of the working directory, or `config/tools.yaml`.
-    """
-    return config or config_to_change()

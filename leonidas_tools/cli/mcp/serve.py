@@ -135,11 +135,7 @@ async def _over_http(
 
 
 def listen_address(text: str) -> ListenAddress:
-    """Return the host and port that an option names.
-
-    Raises:
-        ConfigurationError: The text is not `[HOST:]PORT`.
-    """
+    """Return the host and port that an option names."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or _HOST
     if not port.isdecimal() or int(port) > _MAX_PORT:
@@ -148,11 +144,7 @@ def listen_address(text: str) -> ListenAddress:
 
 
 async def serve_until_stopped(serving: "Coroutine[Any, Any, None]") -> None:
-    """Serve until the server ends or a signal stops it; a second signal does not wait.
-
-    Raises:
-        typer.Exit: Ctrl-C stopped the server.
-    """
+    """Serve until the server ends or a signal stops it; a second signal does not wait."""
     task = asyncio.ensure_future(serving)
     loop = asyncio.get_running_loop()
     told: list[signal.Signals] = []

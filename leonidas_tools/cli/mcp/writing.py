@@ -17,9 +17,6 @@ def read_server_sections(file: Path) -> dict[str, list[str]]:
     """Return the sections of a settings file that have each server, by server.
 
     A server may be invalid, since a command may remove it.
-
-    Raises:
-        ConfigurationError: The file has no readable sections.
     """
     from leonidas_tools.settings.document import read_document
     from leonidas_tools.settings.load import FOREIGN, read_settings, read_text
@@ -40,9 +37,6 @@ def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[
     """Add servers to a settings file, and return a note for each variable that is not set.
 
     A variable that is not set is written with an empty default, so that the file still loads.
-
-    Raises:
-        ConfigurationError: A server exists already, or the settings would be invalid with it.
     """
     from leonidas_tools.settings.load import load
     from leonidas_tools.settings.write import update_file

@@ -25,11 +25,7 @@ class VoiceOptions:
     speaker: Path | None = None  # a WAV file instead of the device
 
     def choose(self, *, by_default: bool) -> ChosenVoice:
-        """Return the voice of a session.
-
-        Raises:
-            ConfigurationError: A requested device or file cannot be used.
-        """
+        """Return the voice of a session."""
         microphone: Microphone | None = None
         speaker: Speaker | None = None
         if self.microphone is not None:
@@ -68,11 +64,7 @@ class ChosenVoice:
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
     async def __aenter__(self) -> Self:
-        """Open the microphone and the speaker.
-
-        Raises:
-            ConfigurationError: One of them cannot be used.
-        """
+        """Open the microphone and the speaker."""
         async with AsyncExitStack() as stack:
             for device in (self.microphone, self.speaker):
                 if device is not None:

@@ -24,11 +24,7 @@ _MAX_WAIT_SECONDS = 10.0
 
 
 def require_devices(*, microphone: bool, speaker: bool) -> None:
-    """Check that the needed devices can be used.
-
-    Raises:
-        ConfigurationError: The extra is not installed, or PortAudio is not, or a device is missing.
-    """
+    """Check that the needed devices can be used."""
     library = _library()
     for kind, needed in (("input", microphone), ("output", speaker)):
         if needed:
@@ -49,11 +45,7 @@ class DeviceMicrophone:
         self._stream: Any = None
 
     async def __aenter__(self) -> Self:
-        """Start recording.
-
-        Raises:
-            ConfigurationError: The microphone cannot be used.
-        """
+        """Start recording."""
         loop = asyncio.get_running_loop()
 
         def receive(sound: Any, *_: Any) -> None:
@@ -87,11 +79,7 @@ class DeviceSpeaker(JitterBuffer):
         self._stream: Any = None
 
     async def __aenter__(self) -> Self:
-        """Start playing.
-
-        Raises:
-            ConfigurationError: The speaker cannot be used.
-        """
+        """Start playing."""
 
         def fill(sound: Any, *_: Any) -> None:
             sound[:] = self.take(len(sound))

@@ -39,9 +39,6 @@ class FileMicrophone(_AlwaysOpen):
     """A microphone that plays a WAV file once, in real time.
 
     The file has 16-bit mono at 16 kHz.
-
-    Raises:
-        ConfigurationError: The file cannot be read, or has another format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,11 +76,7 @@ class FileSpeaker(JitterBuffer):
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Open the file.
-
-        Raises:
-            ConfigurationError: The file cannot be written.
-        """
+        """Open the file."""
         try:
             raw = self._stack.enter_context(self._path.open("wb"))
         except OSError as error:
