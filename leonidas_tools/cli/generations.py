@@ -59,12 +59,13 @@ GENERATIONS = (
         vertex=True,
     ),
 )
-"""Every generation that has a scenario; a plain server counts as the first."""
+"""Every generation that has a scenario."""
 
 ALL = "all"
 """The name that selects every profile with a scenario."""
 
-_PLAIN = Generation(profile=GENERATIONS[0].profile, model="simulated", server=None, scenario="demo")
+PLAIN = Generation(profile=GENERATIONS[0].profile, model="simulated", server=None, scenario="demo")
+"""A plain server, which is used like the first generation."""
 
 
 def check_profile(name: str) -> None:
@@ -111,7 +112,7 @@ def generation_for(scenario: Scenario, profile: str | None) -> Generation:
         raise ConfigurationError(
             f"{scenario.name!r} is for the generation {scenario.generation!r}; known are {known}"
         )
-    return _PLAIN if profile in (None, ALL) else _generation(str(profile))
+    return PLAIN if profile in (None, ALL) else _generation(str(profile))
 
 
 def _generation(profile: str) -> Generation:

@@ -129,15 +129,13 @@ async def _open_client(model: str, simulated: Generation | None) -> AsyncIterato
             )
         yield gemini_model(None, model=model, profile=UNKNOWN, api_key=access.api_key).client
         return
-    from google.genai import Client
-
+    from leonidas_tools.cli.with_simulator import simulated_model
     from leonidas_tools.simulator import LiveSimulator
 
     logging.getLogger("leonidas_tools.simulator").setLevel(logging.ERROR)
     with suppress(SimulatorError):  # it reports the refusals that are measured here
         async with LiveSimulator(obey, generation=simulated.server) as server:
-            options = server.http_options()
-            yield Client(vertexai=simulated.vertex, api_key="simulated", http_options=options)
+            yield simulated_model(None, server, simulated).client
 
 
 def _show(field: str, finding: "Finding") -> None:

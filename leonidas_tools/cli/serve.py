@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _PLACE = "127.0.0.1:8788"
 _SECRET = "LEONIDAS_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
-_MODEL = "gemini-3.8-live"
 _MAX_WORKERS = 64
 
 SecretEnv: TypeAlias = Annotated[
@@ -194,10 +193,9 @@ async def _start_simulator(
     stack: AsyncExitStack, tools: "AdvancedToolProcessor", scenario: Path
 ) -> "GeminiLiveProcessor":
     """Start the simulator, and the MCP servers whose tools the scenario may call at once."""
-    from leonidas_tools.cli.conversation import live_config
+    from leonidas_tools.cli.generations import generation_for
     from leonidas_tools.cli.starting import wait_for_servers
-    from leonidas_tools.cli.with_simulator import telling_progress
-    from leonidas_tools.live.gemini import GeminiLiveProcessor
+    from leonidas_tools.cli.with_simulator import simulated_model, telling_progress
     from leonidas_tools.simulator import LiveSimulator, Scenario
 
     simulator = LiveSimulator(Scenario.load(scenario), strict=False)
@@ -206,13 +204,7 @@ async def _start_simulator(
     await stack.enter_async_context(tools)
     await stack.enter_async_context(telling_progress(tools, simulator))
     await wait_for_servers(tools.runtime)
-    return GeminiLiveProcessor(
-        _MODEL,
-        config=live_config(),
-        tools=tools,
-        api_key="simulated",
-        http_options=simulator.http_options(),
-    )
+    return simulated_model(tools, simulator, generation_for(simulator.scenario, None))
 
 
 async def _serve_by_workers(place: ListenAddress, workers: int) -> None:

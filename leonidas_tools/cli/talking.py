@@ -7,7 +7,7 @@ from array import array
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from leonidas_tools.cli.generations import GENERATIONS
+from leonidas_tools.cli.generations import PLAIN
 from leonidas_tools.errors import SimulatorError
 
 if TYPE_CHECKING:
@@ -45,26 +45,13 @@ async def gemini_agent(
 @asynccontextmanager
 async def simulated_agent(tools: AdvancedToolProcessor) -> AsyncIterator[Processor]:
     """Yield an agent whose model is simulated: it confirms each input."""
-    from google.genai import Client
-
-    from leonidas_tools.cli.conversation import live_config
-    from leonidas_tools.live.gemini import GeminiLiveProcessor
+    from leonidas_tools.cli.with_simulator import simulated_model
     from leonidas_tools.simulator import LiveSimulator
 
     simulator = LiveSimulator(listen_and_answer)
     with suppress(SimulatorError):  # it is no error if the person leaves
         async with simulator:
-            client = Client(api_key="simulated", http_options=simulator.http_options())
-            yield _build_agent(
-                GeminiLiveProcessor(
-                    "simulated",
-                    config=live_config(),
-                    tools=tools,
-                    client=client,
-                    profile=GENERATIONS[0].profile,
-                ),
-                tools,
-            )
+            yield _build_agent(simulated_model(tools, simulator, PLAIN), tools)
 
 
 def _build_agent(live: GeminiLiveProcessor, tools: AdvancedToolProcessor) -> Processor:

@@ -45,13 +45,7 @@ async def with_simulator(
     simulator = LiveSimulator(scenario, speed=speed, generation=generation.server)
     with suppress(SimulatorError):  # the summary shows this error
         async with simulator, telling_progress(parts.tools, simulator):
-            live = GeminiLiveProcessor(
-                generation.model,
-                config=live_config(),
-                tools=parts.tools,
-                client=_client(simulator, vertex=generation.vertex),
-                profile=generation.profile,
-            )
+            live = simulated_model(parts.tools, simulator, generation)
             await conversation.run(live, partial(_over, simulator), settle_seconds=_SETTLE_SECONDS)
     return summary.of_simulation(
         simulator, conversation.log, conversation.errors, interrupted=conversation.interrupted
@@ -131,8 +125,18 @@ def _present(parts: ConversationParts, scenario: Scenario) -> ConversationParts:
     return replace(parts, voice=voice, typed=typed)
 
 
-def _client(simulator: LiveSimulator, *, vertex: bool) -> Client:
-    return Client(vertexai=vertex, api_key="simulated", http_options=simulator.http_options())
+def simulated_model(
+    tools: AdvancedToolProcessor | None, simulator: LiveSimulator, generation: Generation
+) -> GeminiLiveProcessor:
+    """Return a live model that is simulated."""
+    options = simulator.http_options()
+    return GeminiLiveProcessor(
+        generation.model,
+        config=live_config(),
+        tools=tools,
+        client=Client(vertexai=generation.vertex, api_key="simulated", http_options=options),
+        profile=generation.profile,
+    )
 
 
 async def _over(simulator: LiveSimulator) -> float:

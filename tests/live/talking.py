@@ -21,6 +21,10 @@ MODELS = {
     "3.8-live": "gemini-3.8-live",
     "3.8-thinking": "gemini-3.8-live-extended-thinking",
 }
+VERTEX_MODELS = {
+    "vertex": "gemini-live-2.5-flash-native-audio",
+    "vertex-3.8": "gemini-3.8-live",
+}
 FRAME_BYTES = 640
 RATE = "audio/pcm;rate=16000"
 

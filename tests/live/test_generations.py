@@ -17,13 +17,9 @@ from leonidas_tools import (
 from leonidas_tools.calls.call import Media
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
-from tests.live.talking import MODELS
+from tests.live.talking import MODELS, VERTEX_MODELS
 
-ALL = {
-    **MODELS,
-    "vertex": "gemini-live-2.5-flash-native-audio",
-    "vertex-3.8": "gemini-3.8-live",
-}
+ALL = {**MODELS, **VERTEX_MODELS}
 UNKNOWN = "gemini-9-live"
 RICH = {
     "proactivity": {"proactive_audio": True},
@@ -64,7 +60,7 @@ async def conversed(
     async with LiveSimulator(scenario, generation=generation) as simulator:
         options = simulator.http_options()
         options.api_version = version or options.api_version
-        client = Client(api_key="x", vertexai=generation.startswith("vertex"), http_options=options)
+        client = Client(api_key="x", vertexai=generation in VERTEX_MODELS, http_options=options)
 
         async def user():
             yield "Book me a seat."

@@ -20,10 +20,9 @@ from leonidas_tools.simulator import (
 from tests.live.generated.steps import name_of
 from tests.live.generated.virtual import VirtualEventLoop, VirtualSimulator
 from tests.live.generated.wiretap import Wiretap, outcomes_in
-from tests.live.talking import MODELS, frame
+from tests.live.talking import MODELS, VERTEX_MODELS, frame
 from tests.tasks import other_tasks
 
-VERTEX_MODEL = "gemini-live-2.5-flash-native-audio"
 FRAME_SECONDS = 0.02
 PASSED_SECONDS = 0.0193
 """How much of a frame passes at once: the conversation is twenty times as fast as its clock."""
@@ -101,9 +100,9 @@ class Show:
 
     def _live(self):
         options = self.tap.options(self.simulator.http_options())
-        vertex = self.generation == "vertex"
+        vertex = self.generation in VERTEX_MODELS
         return GeminiLiveProcessor(
-            VERTEX_MODEL if vertex else MODELS[self.generation],
+            {**MODELS, **VERTEX_MODELS}[self.generation],
             client=Client(api_key="simulated", vertexai=vertex, http_options=options),
             tools=self.tools,
         )
