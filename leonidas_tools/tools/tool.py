@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema import ArgumentValidator
@@ -20,6 +20,7 @@ from leonidas_tools.tools.metadata import (
     ToolCategory,
     ToolEffect,
     ToolMetadata,
+    ToolOptions,
     ToolOrigin,
     ToolPriority,
     ToolScheduling,
@@ -32,7 +33,7 @@ from leonidas_tools.tools.names import renamed_parameters
 from leonidas_tools.tools.schema import Signature, read_json_schema, read_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "AfterUntrusted",
@@ -57,6 +58,7 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 
 
@@ -110,8 +112,7 @@ class Tool(Generic[P, R]):
             callable object or a `functools.partial`. The last value of a generator is its result,
             and those before it are progress; with `collect=True` the result is the list of all.
         signature: How to call it; by default read from the function.
-        undo: Called with the same arguments when a call was cancelled midway.
-        options: The fields of `ToolMetadata` except `parameters`.
+        options: The fields of `ToolOptions`.
     """
 
     def __init__(
@@ -119,12 +120,11 @@ class Tool(Generic[P, R]):
         function: Callable[P, R],
         *,
         signature: Signature | None = None,
-        undo: Callable[..., Any] | None = None,
         **options: Any,
     ) -> None:
         self.function = function
-        self.undo = undo
         self._options = check_options(options)
+        self.undo: Callable[..., Any] | None = self._options.get("undo")
         self._signature = signature
 
     @classmethod
@@ -144,7 +144,7 @@ class Tool(Generic[P, R]):
             parameters: A JSON Schema of type `object`, of any draft.
             function: The function; a parameter annotated `ToolContext` receives it here too.
             description: The description for the model.
-            options: The fields of `ToolMetadata`, and `undo`.
+            options: The fields of `ToolOptions`.
 
         Raises:
             SchemaError: The schema is not valid, or has an unknown reference.
@@ -232,10 +232,7 @@ class Tool(Generic[P, R]):
 
     def with_options(self, **options: Any) -> Tool[P, R]:
         """Return the same tool with some options changed."""
-        undo = options.pop("undo", self.undo)
-        return Tool(
-            self.function, signature=self._signature, undo=undo, **{**self._options, **options}
-        )
+        return Tool(self.function, signature=self._signature, **{**self._options, **options})
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, without any policy."""
@@ -245,7 +242,7 @@ class Tool(Generic[P, R]):
         if instance is None:
             return self
         bound = self.function.__get__(instance, owner)
-        return Tool(bound, undo=self.undo, **self._options)
+        return Tool(bound, **self._options)
 
     def _repr_html_(self) -> str:
         from leonidas_tools.results.html import html_table  # only notebooks show it
@@ -319,59 +316,30 @@ def _one(thing: object) -> Any:
     raise TypeError(f"{thing!r} is not a tool: {advice}")
 
 
-@overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    category: ToolCategory | str | None = None,
-    priority: ToolPriority | str | int | None = None,
-    effect: ToolEffect | str | None = None,
-    timeout_seconds: float | None = None,
-    deadline_seconds: float | Literal["off"] | None = None,
-    retry_attempts: int | Literal["off"] | None = None,
-    fallback_tools: Sequence[str] | None = None,
-    dependencies: Sequence[str] | None = None,
-    tags: Sequence[str] | None = None,
-    lane: str | None = None,
-    cache_seconds: float | Literal["off"] | None = None,
-    stale_if_error_seconds: float | Literal["off"] | None = None,
-    polling: bool | None = None,
-    max_result_tokens: int | Literal["off"] | None = None,
-    overflow: Overflow | str | None = None,
-    requires_approval: bool | None = None,
-    behavior: ToolBehavior | str | None = None,
-    scheduling: Scheduling
-    | ToolScheduling
-    | str
-    | Mapping[str, ToolScheduling | str | None]
-    | None = None,
-    on_cancel: OnCancel | str | None = None,
-    filler_after_seconds: float | Literal["median", "off"] | None = None,
-    filler: str | None = None,
-    repeat_after_resume: bool | None = None,
-    secrets: Sequence[str] | None = None,
-    untrusted: bool | None = None,
-    after_untrusted: AfterUntrusted | str | None = None,
-    cpu_bound: bool | None = None,
-    resources: Mapping[str, float] | None = None,
-    collect: bool | None = None,
-    runs_on: RunsOn | str | None = None,
-    status: ToolStatus | str | None = None,
-    version: str | None = None,
-    facts: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
-    undo: Callable[..., Any] | None = None,
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+class _Decorator(Protocol[Q]):
+    """The type of `@tool`, whose keywords are those of `ToolOptions`."""
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...  # type: ignore[overload-overlap]  # options have no position
+    @overload
+    def __call__(
+        self, *args: Q.args, **options: Q.kwargs
+    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def _takes(_: Callable[Q, Any]) -> Callable[[Callable[..., Any]], _Decorator[Q]]:
+    """Have type checkers know the keywords of a decorator."""
+    return lambda decorator: cast("_Decorator[Q]", decorator)
+
+
+@_takes(ToolOptions)
 def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Create a tool from a function: its signature and docstring become the schema.
 
     Args:
         function: The function; without it, `tool` returns a decorator.
-        options: The fields of `ToolMetadata` except `parameters`, and `undo`. Enumerations also
-            accept their names as strings in any case. `0` and `"off"` switch a limit off; only the
-            timeout cannot be switched off.
+        options: The fields of `ToolOptions`. Enumerations also accept their names as strings in any
+            case. `0` and `"off"` switch a limit off; only the timeout cannot be switched off.
 
     Raises:
         SchemaError: An option is unknown, or has an invalid value.
