@@ -207,8 +207,8 @@ def _build_refusal(call: ToolCall, seconds: int) -> ToolResult:
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[CircuitBreaker]:
     """Yield the circuit breaker of a tool, if the settings enable one."""
-    name, limits = options.tool.name, options.breaker
-    if limits is None:
+    name, limits = options.tool.name, shared.policies.breaker_limits
+    if not options.breaker:
         shared.breakers.pop(name, None)
         return
     breaker = shared.breakers.setdefault(name, Breaker(limits))

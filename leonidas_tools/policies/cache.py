@@ -424,14 +424,14 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Cache]:
         (cache.invalidate if is_other else cache.forget)(tool.name)
     parameters = options.settings.custom_parameters
     per_session = options.overflow is Overflow.SPILL
-    if cache.stored is not None and options.cache_shared and not per_session:
+    if cache.stored is not None and options.settings.cache_shared and not per_session:
         fingerprint = stored_fingerprint(tool, parameters, shared.settings)
         if fingerprint is not None:
             shape = {name: getattr(options, name) for name in _SHAPE}
             yield StoredCache(
                 cache=cache,
                 seconds=options.cache_seconds,
-                stale_seconds=options.stale_if_error_seconds,
+                stale_seconds=options.stale_if_error_seconds or 0.0,
                 fingerprint=hash_of(tool.name, fingerprint, shape),
                 stored=cache.stored,
             )
@@ -440,7 +440,7 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Cache]:
     yield Cache(
         cache=cache,
         seconds=options.cache_seconds,
-        stale_seconds=options.stale_if_error_seconds,
+        stale_seconds=options.stale_if_error_seconds or 0.0,
         fingerprint=hash_of(tool.name, fingerprint_of(metadata), stands_for),
         per_session=per_session,
     )

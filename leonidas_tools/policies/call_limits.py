@@ -164,7 +164,7 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[CallLimits]:
     """Yield the limits of a tool's calls; a critical tool has none."""
     if options.priority is ToolPriority.CRITICAL:
         return
-    total, own = shared.policies.calls, options.settings
+    total = shared.policies.calls
     limits = (
         CallLimit(
             per_turn=total.per_turn or None,
@@ -173,9 +173,9 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[CallLimits]:
         ),
         CallLimit(
             tool=options.tool.name,
-            per_turn=own.calls_per_turn or None,
-            per_minute=own.calls_per_minute or None,
-            per_session=own.calls_per_session or None,
+            per_turn=options.calls_per_turn,
+            per_minute=options.calls_per_minute,
+            per_session=options.calls_per_session,
         ),
     )
     limited = [most for most in limits if most.any]

@@ -165,7 +165,7 @@ class Preemptible:
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Limit | Preemptible]:
     """Yield the concurrency limits of a tool: its own, and the one of all tools."""
     limiters: list[Limiter] = []
-    name, places = options.tool.name, options.settings.concurrency
+    name, places = options.tool.name, options.concurrency
     if places:
         own = shared.limiters.setdefault(name, Limiter(places))
         own.resize(places)

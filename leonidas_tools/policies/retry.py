@@ -13,10 +13,10 @@ from leonidas_tools.calls.invocation import current
 from leonidas_tools.engines.engines import is_durable
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.results.texts import join, say
+from leonidas_tools.tools.metadata import OPTIONS
 
 USUAL_RETRIES = 2
 """Number of retries if neither the settings nor the tool set one."""
-USUAL_DELAY_SECONDS = 0.1
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.effective import EffectiveOptions
 
 _OK = ResultStatus.OK
-MAX_DELAY_SECONDS = 10.0
-USUAL_BACKOFF = 2.0
 # Errors in the code of a tool, which occur on a retry too.
 _PERMANENT = (
     TypeError,
@@ -64,11 +62,11 @@ class Retry:
     """
 
     attempts: int
-    delay_seconds: float = USUAL_DELAY_SECONDS
+    delay_seconds: float = OPTIONS["retry_delay_seconds"].default
     once: bool = False
     timeouts: bool = False
-    backoff: float = USUAL_BACKOFF
-    longest_delay_seconds: float = MAX_DELAY_SECONDS
+    backoff: float = OPTIONS["retry_backoff"].default
+    longest_delay_seconds: float = OPTIONS["retry_longest_delay_seconds"].default
     kinds: Collection[str] | None = None
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
@@ -122,5 +120,5 @@ def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Retry]:
             timeouts=options.retries_timeouts,
             backoff=options.retry_backoff,
             longest_delay_seconds=options.retry_longest_delay_seconds,
-            kinds=options.settings.retry_on,
+            kinds=options.retry_on,
         )

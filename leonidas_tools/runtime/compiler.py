@@ -221,7 +221,7 @@ class Compiler:
             once=options.is_once,
             max_bytes=max_bytes,
             seconds=options.timeout_seconds or self.settings.policies.default_timeout,
-            retries=options.retry_attempts,
+            retries=options.retry_attempts or 0,
             delay_seconds=options.retry_delay_seconds,
             backoff=options.retry_backoff,
             longest_delay_seconds=options.retry_longest_delay_seconds,

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import ResultStatus, ToolResult
-from leonidas_tools.policies.breaker import BreakerLimits
-from leonidas_tools.policies.retry import (
-    MAX_DELAY_SECONDS,
-    USUAL_BACKOFF,
-    USUAL_DELAY_SECONDS,
-    USUAL_RETRIES,
-    may_repeat,
-)
+from leonidas_tools.policies.retry import USUAL_RETRIES, may_repeat
 from leonidas_tools.results.texts import say
-from leonidas_tools.settings.policy_settings import BreakerSettings
-from leonidas_tools.tools.tool import (
+from leonidas_tools.tools.metadata import (
+    OPTIONS,
     AfterUntrusted,
     OnCancel,
     Overflow,
@@ -25,22 +17,24 @@ from leonidas_tools.tools.tool import (
     Scheduling,
     ToolCategory,
     ToolEffect,
-    ToolPriority,
+    ToolOptions,
     ToolStatus,
+    options_class,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from leonidas_tools.settings.models import PolicySettings, ToolConfiguration
     from leonidas_tools.tools.registry import AnyTool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EffectiveOptions:
+@options_class
+class EffectiveOptions(ToolOptions):
     """The options that apply to the calls of one tool, resolved once.
 
-    Options that only the settings or only the tool can have are read from `settings` and `tool`.
+    A limit that is switched off is `None`. Settings that the code of a tool cannot set are read
+    from `settings`.
     """
 
     tool: AnyTool
@@ -48,32 +42,7 @@ class EffectiveOptions:
     guarded: bool  # a session may have its own policy, with any rules
     # the result of every call while the tool is disabled or quarantined
     refusal: ToolResult | None
-    effect: ToolEffect
-    priority: ToolPriority
-    lane: str | None  # `None` for the module or object of the function
-    timeout_seconds: float  # of one attempt; 0 if the tool only waits for another call
-    deadline_seconds: float  # of the whole call; 0 for no limit
-    untrusted: bool  # whether its results mark the session that reads them
-    # what happens to its calls in a marked session; `None` to leave it to the mode
-    after_untrusted: AfterUntrusted | None
-    retry_attempts: int
     retries_timeouts: bool  # whether an attempt that timed out is retried too
-    retry_delay_seconds: float
-    retry_backoff: float  # the factor by which each further delay is longer
-    retry_longest_delay_seconds: float
-    fallback_tools: Sequence[str]
-    cache_seconds: float  # 0 for no cache
-    cache_shared: bool  # whether other processes with the same store use its results
-    stale_if_error_seconds: float  # how long after `cache_seconds` a result may replace a failure
-    polling: bool  # whether repeated calls are no loop
-    breaker: BreakerLimits | None  # `None` for no breaker
-    max_result_bytes: int
-    max_result_tokens: int | None  # `None` for no limit
-    overflow: Overflow
-    on_cancel: OnCancel
-    collect: bool  # whether the result of a generator is the list of all yielded values
-    runs_on: RunsOn
-    resources: Mapping[str, float]
 
     @property
     def is_read(self) -> bool:
@@ -83,8 +52,7 @@ class EffectiveOptions:
     @property
     def tells_progress(self) -> bool:
         """Return whether the model receives the progress of a running call."""
-        scheduling = scheduling_of(self.tool, self.settings)
-        return scheduling is not None and scheduling.progress is not None
+        return self.scheduling is not None and self.scheduling.progress is not None
 
     @property
     def is_once(self) -> bool:
@@ -102,47 +70,46 @@ class EffectiveOptions:
         return partial(may_repeat, once=self.is_once)
 
 
+def resolved_options(tool: AnyTool, settings: ToolConfiguration) -> dict[str, Any]:
+    """Return each option by name: the configured value, else the tool's own."""
+    own = tool.metadata
+    values = {name: getattr(own, name) for name in OPTIONS}
+    for option in OPTIONS.values():
+        configured = None if option.key is None else getattr(settings, option.key)
+        if configured is not None:
+            is_off = option.is_limit and configured is False
+            values[option.name] = None if is_off else configured
+    return values
+
+
 def effective_options(
     tool: AnyTool, settings: ToolConfiguration, policies: PolicySettings, *, guarded: bool = False
 ) -> EffectiveOptions:
     """Resolve the options of a tool: the configured value, the tool's own, or the default."""
-    own = tool.metadata
-    attempts = either(settings.retry_attempts, own.retry_attempts)
-    timeout = either(settings.timeout, own.timeout_seconds)
+    values = resolved_options(tool, settings)
+    attempts, timeout = values["retry_attempts"], values["timeout_seconds"]
     # A tool that answers a question only waits for another call, which has its own limits.
-    waits_only = own.answers_questions
+    waits_only = tool.metadata.answers_questions
+    if waits_only:
+        values |= {"lane": "off", "timeout_seconds": None, "deadline_seconds": None}
+    elif timeout is None:
+        values["timeout_seconds"] = policies.default_timeout
+    values |= {
+        "after_untrusted": after_untrusted_of(tool, settings, policies),
+        "breaker": either(values["breaker"], policies.breaker is not None),
+        "max_result_bytes": values["max_result_bytes"] or policies.max_result_bytes,
+        "on_cancel": on_cancel_of(tool, settings),
+        "retry_attempts": either(attempts, USUAL_RETRIES),
+        "runs_on": runs_on_of(tool, settings),
+        "scheduling": scheduling_of(tool, settings),
+    }
     return EffectiveOptions(
         tool=tool,
         settings=settings,
         guarded=guarded,
         refusal=refusal_of(tool, settings) or quarantine_result(tool),
-        effect=effect_of(tool, settings),
-        priority=either(settings.priority, own.priority),
-        lane="off" if waits_only else either(settings.lane, own.lane),
-        timeout_seconds=0.0 if waits_only else either(timeout, policies.default_timeout),
-        deadline_seconds=(
-            0.0 if waits_only else either(settings.deadline, own.deadline_seconds) or 0.0
-        ),
-        untrusted=bool(either(settings.untrusted, own.untrusted)),
-        after_untrusted=after_untrusted_of(tool, settings, policies),
-        retry_attempts=USUAL_RETRIES if attempts is None else attempts,
         retries_timeouts=attempts is not None,
-        retry_delay_seconds=either(settings.retry_delay, USUAL_DELAY_SECONDS),
-        retry_backoff=either(settings.retry_backoff, USUAL_BACKOFF),
-        retry_longest_delay_seconds=either(settings.retry_longest_delay, MAX_DELAY_SECONDS),
-        fallback_tools=either(settings.fallback_tools, own.fallback_tools),
-        cache_seconds=either(settings.cache_seconds, own.cache_seconds) or 0.0,
-        cache_shared=bool(settings.cache_shared),
-        stale_if_error_seconds=either(settings.stale_if_error, own.stale_if_error_seconds) or 0.0,
-        polling=bool(either(settings.polling, own.polling)),
-        breaker=_breaker_limits(settings, policies),
-        max_result_bytes=settings.max_result_bytes or policies.max_result_bytes,
-        max_result_tokens=either(settings.max_result_tokens, own.max_result_tokens) or None,
-        overflow=either(settings.overflow, own.overflow),
-        on_cancel=on_cancel_of(tool, settings),
-        collect=bool(either(settings.collect, own.collect)),
-        runs_on=runs_on_of(tool, settings),
-        resources=either(settings.resources, own.resources),
+        **values,
     )
 
 
@@ -150,18 +117,6 @@ def runs_on_of(tool: AnyTool, settings: ToolConfiguration) -> RunsOn:
     """Return where the function of a tool runs: `here` for every tool of an MCP server."""
     own = tool.metadata
     return RunsOn.HERE if own.origin is not None else either(settings.runs_on, own.runs_on)
-
-
-def _breaker_limits(settings: ToolConfiguration, policies: PolicySettings) -> BreakerLimits | None:
-    if not either(settings.breaker, policies.breaker is not None):
-        return None
-    limits = policies.breaker or BreakerSettings()
-    return BreakerLimits(
-        error_rate=limits.error_rate,
-        window_seconds=limits.window,
-        min_calls=limits.min_calls,
-        open_seconds=limits.open_for,
-    )
 
 
 def either(setting: Any, own: Any) -> Any:

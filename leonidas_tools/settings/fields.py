@@ -17,19 +17,12 @@ from pydantic import (
 )
 
 from leonidas_tools.errors import SchemaError
-from leonidas_tools.tools.metadata import NO_TIMEOUT_OFF, is_off
-from leonidas_tools.tools.tool import (
-    AfterUntrusted,
-    OnCancel,
-    Overflow,
-    RunsOn,
-    ToolBehavior,
+from leonidas_tools.tools.metadata import (
+    NO_TIMEOUT_OFF,
     ToolCategory,
-    ToolEffect,
-    ToolPriority,
-    ToolStatus,
     as_category,
     as_enum,
+    is_off,
 )
 
 if TYPE_CHECKING:
@@ -335,46 +328,15 @@ CATEGORY_SCHEMA: dict[str, Any] = {
 Category = Annotated[
     ToolCategory | str | None, PlainValidator(category), WithJsonSchema(CATEGORY_SCHEMA)
 ]
-Status = Annotated[
-    ToolStatus | None,
-    BeforeValidator(choice(ToolStatus)),
-    WithJsonSchema(choice_schema(ToolStatus)),
-]
-Priority = Annotated[
-    ToolPriority | None,
-    BeforeValidator(choice(ToolPriority)),
-    WithJsonSchema(choice_schema(ToolPriority)),
-]
-Effect = Annotated[
-    ToolEffect | None,
-    BeforeValidator(choice(ToolEffect)),
-    WithJsonSchema(choice_schema(ToolEffect)),
-]
-Behavior = Annotated[
-    ToolBehavior | None,
-    BeforeValidator(choice(ToolBehavior)),
-    WithJsonSchema(choice_schema(ToolBehavior)),
-]
-OnCancelled = Annotated[
-    OnCancel | None,
-    BeforeValidator(choice(OnCancel)),
-    WithJsonSchema(choice_schema(OnCancel)),
-]
-ReadsUntrusted = Annotated[
-    AfterUntrusted | None,
-    BeforeValidator(choice(AfterUntrusted)),
-    WithJsonSchema(choice_schema(AfterUntrusted)),
-]
-RunsIn = Annotated[
-    RunsOn | None,
-    BeforeValidator(choice(RunsOn)),
-    WithJsonSchema(choice_schema(RunsOn)),
-]
-OverflowsTo = Annotated[
-    Overflow | None,
-    BeforeValidator(choice(Overflow)),
-    WithJsonSchema(choice_schema(Overflow)),
-]
+
+
+def optional_choice(kind: type[Enum]) -> Any:
+    """Return the type of a setting that is a member of an enumeration, if it is set."""
+    return Annotated[
+        kind | None, BeforeValidator(choice(kind)), WithJsonSchema(choice_schema(kind))
+    ]
+
+
 FillerAfter = Annotated[
     _Positive | Literal["median"] | None,
     BeforeValidator(filler_after),

@@ -8,6 +8,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -29,8 +30,9 @@ from leonidas_tools.settings.fields import (
     OptionalCount,
     OptionalNumber,
     Port,
-    ReadsUntrusted,
     TimeLimit,
+    choice,
+    choice_schema,
     mapping,
 )
 from leonidas_tools.settings.mcp_settings import (
@@ -56,7 +58,7 @@ from leonidas_tools.settings.tool_configuration import (
 )
 from leonidas_tools.settings.toolbox_settings import NamedToolboxes
 from leonidas_tools.settings.usage_settings import UsageSettings
-from leonidas_tools.tools.metadata import ToolOrigin
+from leonidas_tools.tools.metadata import AfterUntrusted, ToolOrigin
 
 __all__ = [
     "AlertRule",
@@ -171,7 +173,11 @@ class PolicySettings(GuardSettings):
     approval: Annotated[ApprovalSettings, BeforeValidator(mapping)] = (
         ApprovalSettings.model_construct()
     )
-    after_untrusted: ReadsUntrusted = None
+    after_untrusted: Annotated[
+        AfterUntrusted | None,
+        BeforeValidator(choice(AfterUntrusted)),
+        WithJsonSchema(choice_schema(AfterUntrusted)),
+    ] = None
 
     @model_validator(mode="after")
     def _rules_have_names_of_their_own(self) -> Self:
@@ -330,7 +336,8 @@ class Settings(MaskedSettings):
         sections = {"defaults": self.defaults}
         server = None if origin is None else self.mcp_servers.get(origin.server)
         if server is not None and server.untrusted and origin is not None:
-            sections[f"mcp_servers.{origin.server}"] = ToolConfiguration(untrusted=True)
+            marked = ToolConfiguration.model_validate({"untrusted": True})
+            sections[f"mcp_servers.{origin.server}"] = marked
         if origin is not None and server is not None and origin.tool in server.tools:
             sections[f"mcp_servers.{origin.server}.tools.{origin.tool}"] = server.tools[origin.tool]
         if name in self.tools:

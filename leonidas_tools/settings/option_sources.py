@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -10,16 +10,24 @@ from leonidas_tools.policies.lane import default_lane
 from leonidas_tools.redaction import KnownSecrets, is_secret_name
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.settings.effective import effective_options, either, scheduling_of
+from leonidas_tools.settings.effective import effective_options
 from leonidas_tools.settings.shown import display_parameters
-from leonidas_tools.tools.metadata import AfterUntrusted, RunsOn, ToolMetadata, is_off
-from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
+from leonidas_tools.tools.metadata import (
+    OPTIONS,
+    AfterUntrusted,
+    RunsOn,
+    ToolEffect,
+    ToolPriority,
+    is_off,
+)
+from leonidas_tools.tools.tool import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from leonidas_tools.rules.rule import Rule
     from leonidas_tools.settings.models import Settings, ToolConfiguration
+    from leonidas_tools.tools.metadata import Option
     from leonidas_tools.tools.registry import AnyTool
 
 Source: TypeAlias = Literal["default", "decorator", "settings", "mcp annotation"]
@@ -63,16 +71,17 @@ def effective(tool: AnyTool, settings: Settings) -> list[Effective]:
     return [replace(each, value=secrets(each.value)) for each in values]
 
 
-_FIELDS = {
-    "timeout": "timeout_seconds",
-    "deadline": "deadline_seconds",
-    "retry_delay": "retry_delay_seconds",
-    "retry_longest_delay": "retry_longest_delay_seconds",
-    "stale_if_error": "stale_if_error_seconds",
-    "filler_after": "filler_after_seconds",
-}
-"""Names of settings in the metadata and the effective options, if they differ."""
-_DEFAULTS = {each.name: each.default for each in fields(ToolMetadata)}
+_HIDDEN = frozenset({"status", "name", "secrets", "cpu_bound", "version", "facts", "undo"})
+"""Options that are shown in another form, or that are part of the definition of the tool."""
+_CALL_LIMITS = ("calls_per_turn", "calls_per_minute", "calls_per_session")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Remark:
+    """The value of an option, and a note about it."""
+
+    value: Any = None
+    note: str | None = None
 
 
 class _View:
@@ -87,63 +96,82 @@ class _View:
 
     def values(self) -> Iterator[Effective]:
         yield self._status()
-        for name in ("category", "effect", "priority"):
-            yield self._build_option(name)
         yield self._runs()
-        for name in ("runs_on", "resources"):
-            yield self._build_option(name)
-        yield from self._times()
-        yield from self._repeats()
-        yield self._lane()
-        yield from self._approval()
-        yield from self._cache()
+        remarks = self._remarks()
+        for option in OPTIONS.values():
+            condition = option.shown_with
+            if option.name in _HIDDEN or (condition and not getattr(self._options, condition)):
+                continue
+            remark = _Remark(value=getattr(self._options, option.name))
+            yield self._build_option(option, remarks.get(option.name, remark))
+        yield self._approval()
+        if self._options.cache_seconds:
+            source, key = self._setting_source("cache_shared")
+            shared = bool(self._settings.cache_shared)
+            yield Effective(name="cache_shared", value=shared, source=source, key=key)
         yield from self._limits()
-        yield self._build_option("max_result_bytes", policy="max_result_bytes")
-        for name in ("max_result_tokens", "overflow", "collect"):
-            yield self._build_option(name)
         yield from self._secrets()
-        yield from self._speech()
-        for name in ("fallback_tools", "dependencies", "tags", "description"):
-            yield self._build_option(name)
 
-    def _build_option(
-        self, name: str, *, note: str | None = None, policy: str | None = None, **other: Any
-    ) -> Effective:
+    def _build_option(self, option: Option, remark: _Remark) -> Effective:
         """Return an option with its source: the settings, else the tool, else a policy."""
-        value = other["value"] if "value" in other else self._value(name)
-        source, key = self._source(name, policy)
-        return Effective(name=name, value=_plain(value), source=source, key=key, note=note)
+        source, key = self._source(option)
+        return Effective(
+            name=option.key or option.name,
+            value=_plain(remark.value),
+            source=source,
+            key=key,
+            note=remark.note,
+        )
 
-    def _value(self, name: str) -> Any:
-        field = _FIELDS.get(name, name)
-        if hasattr(self._options, field):
-            value = getattr(self._options, field)
-        else:
-            own = getattr(self._tool.metadata, field, None)
-            value = either(getattr(self._settings, name, None), own)
-        return value or None if name in _SWITCHED_OFF else value
+    def _remarks(self) -> dict[str, _Remark]:
+        """Return the options whose value needs a note, or depends on others."""
+        options, subject = self._options, subject_of(self._tool.metadata, self._settings)
+        risk = subject.risk if self._all.policies.risky == "ask" else ""
+        asks = subject.requires_approval or bool(risk)
+        is_autonomous = self._all.policies.mode is Mode.AUTONOMOUS
+        by_mode = AfterUntrusted.DENY if is_autonomous else AfterUntrusted.ASK
+        found = {
+            "lane": self._lane(),
+            "requires_approval": _Remark(value=asks, note=risk or None),
+            "after_untrusted": _Remark(value=options.after_untrusted or by_mode),
+        }
+        if self._tool.metadata.answers_questions:
+            waits = _Remark(note="it only waits for another call, which has its own limits")
+            found |= {"timeout_seconds": waits, "deadline_seconds": waits}
+        if options.is_once:
+            note = "only after a RetryableError, because the effect is 'once'"
+            found["retry_attempts"] = _Remark(value=options.retry_attempts, note=note)
+        if options.cache_seconds and not options.is_read:
+            note = f"nothing is cached, because the effect is {options.effect.value!r}"
+            found["cache_seconds"] = _Remark(note=note)
+        if options.priority is ToolPriority.CRITICAL:
+            unlimited = _Remark(note="no limit for the priority 'critical'")
+            found |= {name: unlimited for name in _CALL_LIMITS if getattr(options, name)}
+        return found
 
-    def _source(self, name: str, policy: str | None = None) -> tuple[Source, str | None]:
-        """Return the source of an option; the last layer of the settings wins."""
-        if getattr(self._settings, name, None) is not None:
-            for section, layer in reversed(self._layers):
-                if name in layer.model_fields_set:
-                    return "settings", f"{section}.{name}"
-        field = _FIELDS.get(name, name)
-        own = getattr(self._tool.metadata, field, None)
-        if own is None and policy is not None:
-            return self._policy_source(policy)[1:]
-        return self._source_of(field, own) if field in _DEFAULTS else "default", None
-
-    def _source_of(self, name: str, own: Any) -> Source:
+    def _source(self, option: Option) -> tuple[Source, str | None]:
+        """Return the source of an option."""
+        source, key = self._setting_source(option.key)
+        if key is not None:
+            return source, key
+        name, own = option.name, getattr(self._tool.metadata, option.name)
         if self._tool.origin is not None:
             is_hint = name == "effect" and own is not ToolEffect.ONCE
             if is_hint or (name == "description" and own):
-                return "mcp annotation"
-            return "default"
-        if name == "description":
-            return "decorator" if own else "default"
-        return "default" if own == _DEFAULTS[name] and not self._tool.states(name) else "decorator"
+                return "mcp annotation", None
+        elif self._tool.states(name) or own != option.default:
+            return "decorator", None
+        if option.policy is not None:
+            return self._policy_source(option.policy)[1:]
+        return "default", None
+
+    def _setting_source(self, name: str | None) -> tuple[Source, str | None]:
+        """Return the last layer of the settings that sets an option."""
+        if name is not None and getattr(self._settings, name) is not None:
+            for section, layer in reversed(self._layers):
+                if name in layer.model_fields_set:
+                    return "settings", f"{section}.{name}"
+        return "default", None
 
     def _policy_source(self, path: str) -> tuple[Any, Source, str | None]:
         """Return a setting for all tools, its source, and its key if it is set."""
@@ -157,46 +185,28 @@ class _View:
         return (node, "settings", f"policies.{path}") if is_set else (node, "default", None)
 
     def _status(self) -> Effective:
+        """Return the status, which `enabled` and a quarantine override."""
         if self._tool.metadata.quarantine is not None:
             why = self._tool.metadata.quarantine
             return Effective(name="status", value="quarantined", note=why)
         if not self._settings.enabled:
-            source, key = self._source("enabled")
+            source, key = self._setting_source("enabled")
             return Effective(name="status", value="disabled", source=source, key=key)
-        return self._build_option("status")
+        return self._build_option(OPTIONS["status"], _Remark(value=self._options.status))
 
     def _runs(self) -> Effective:
         name, metadata, runs_on = "runs", self._tool.metadata, self._options.runs_on
         if metadata.origin is not None:
             return Effective(name=name, value=f"on the MCP server {metadata.origin.server!r}")
         if runs_on is not RunsOn.HERE:
-            source, key = self._source("runs_on")
+            source, key = self._source(OPTIONS["runs_on"])
             return Effective(name=name, value=f"on {runs_on.value}", source=source, key=key)
         if metadata.cpu_bound:
             return Effective(name=name, value="in a process of its own", source="decorator")
         is_async = kind_of(self._tool.function).startswith("async")
         return Effective(name=name, value="on the event loop" if is_async else "in a thread")
 
-    def _times(self) -> Iterator[Effective]:
-        if self._tool.metadata.answers_questions:
-            note = "it only waits for another call, which has limits of its own"
-            yield Effective(name="timeout", value=None, note=note)
-            yield Effective(name="deadline", value=None, note=note)
-            return
-        yield self._build_option("timeout", policy="default_timeout")
-        yield self._build_option("deadline")
-
-    def _repeats(self) -> Iterator[Effective]:
-        is_once = self._options.is_once
-        note = "only after a RetryableError, because the effect is 'once'" if is_once else None
-        yield self._build_option("retry_attempts", note=note)
-        if self._options.retry_attempts:
-            for name in ("retry_delay", "retry_backoff", "retry_longest_delay", "retry_on"):
-                yield self._build_option(name)
-        yield self._build_option("on_cancel")
-        yield self._build_option("repeat_after_resume")
-
-    def _lane(self) -> Effective:
+    def _lane(self) -> _Remark:
         lane = self._options.lane
         if lane is not None and is_off(lane):
             note = "calls wait for none"
@@ -207,47 +217,18 @@ class _View:
         if lane is None:
             kind, *others = default_lane(self._tool).split(":", 1)
             lane = "its object" if kind == "object" else ":".join([kind, *others])
-        return self._build_option("lane", value=lane, note=note)
+        return _Remark(value=lane, note=note)
 
-    def _approval(self) -> Iterator[Effective]:
+    def _approval(self) -> Effective:
         subject = subject_of(self._tool.metadata, self._settings)
-        risk = subject.risk if self._all.policies.risky == "ask" else ""
-        asks = subject.requires_approval or bool(risk)
-        yield self._build_option("requires_approval", value=asks, note=risk or None)
-        yield self._build_option("untrusted")
         mode, source, key = self._policy_source("mode")
-        by_mode = AfterUntrusted.DENY if mode is Mode.AUTONOMOUS else AfterUntrusted.ASK
-        yield self._build_option(
-            "after_untrusted",
-            policy="after_untrusted",
-            value=self._options.after_untrusted or by_mode,
-        )
         rules = self._all.policies.rule_book()
         names = [rule for rule in rules.for_tool(subject) if rule.holds_in(mode, subject)]
         decides, by = _decision(names)
         note = f"mode {mode.value!r}" + (f", rules: {', '.join(by)}" if by else "")
-        yield Effective(name="approval", value=decides, source=source, key=key, note=note)
-
-    def _cache(self) -> Iterator[Effective]:
-        if self._options.cache_seconds and not self._options.is_read:
-            note = f"nothing is cached, because the effect is {self._options.effect.value!r}"
-            yield self._build_option("cache_seconds", value=None, note=note)
-            return
-        yield self._build_option("cache_seconds")
-        if self._options.cache_seconds:
-            yield self._build_option("cache_shared")
-            yield self._build_option("stale_if_error")
+        return Effective(name="approval", value=decides, source=source, key=key, note=note)
 
     def _limits(self) -> Iterator[Effective]:
-        yield self._build_option("concurrency")
-        is_critical = self._options.priority is ToolPriority.CRITICAL
-        for name in ("calls_per_turn", "calls_per_minute", "calls_per_session"):
-            limit = self._build_option(name)
-            if limit.value is not None and is_critical:
-                limit = self._build_option(
-                    name, value=None, note="no limit for the priority 'critical'"
-                )
-            yield limit
         for name in (
             "concurrency",
             "calls.per_turn",
@@ -258,12 +239,7 @@ class _View:
             value, source, key = self._policy_source(name)
             if value:
                 yield Effective(name=f"policies.{name}", value=value, source=source, key=key)
-        yield self._build_option(
-            "breaker", value=self._options.breaker is not None, policy="breaker"
-        )
         loop, source, key = self._policy_source("loop")
-        if self._options.polling:
-            yield self._build_option("polling")
         refused = None if self._options.polling else loop.refuse_at or None
         yield Effective(name="loop_refused_at", value=refused, source=source, key=key)
 
@@ -286,22 +262,6 @@ class _View:
         names = [*declared, *named, *everything]
         source = "decorator" if redaction.declares else source if named else "default"
         yield Effective(name="secrets", value=names, source=source)
-
-    def _speech(self) -> Iterator[Effective]:
-        yield self._build_option("behavior")
-        scheduling = scheduling_of(self._tool, self._settings)
-        yield self._build_option("scheduling", value={} if scheduling is None else scheduling)
-        after = self._build_option("filler_after")
-        yield after
-        if after.value:
-            yield self._build_option("filler")
-
-
-_SWITCHED_OFF = frozenset({
-    "deadline", "concurrency", "cache_seconds", "stale_if_error", "calls_per_turn",
-    "calls_per_minute", "calls_per_session", "max_result_tokens", "filler_after",
-})  # fmt: skip
-"""Options for which `False` means `off`, and not no."""
 
 
 def _decision(rules: Iterable[Rule]) -> tuple[str, list[str]]:

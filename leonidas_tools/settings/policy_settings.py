@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from leonidas_tools.policies.breaker import BreakerLimits
 from leonidas_tools.settings.fields import (
     Count,
     CountOrOff,
@@ -70,6 +71,16 @@ class BreakerSettings(SettingsModel):
     min_calls: Count = 10
     open_for: Duration = 30.0
 
+    @property
+    def limits(self) -> BreakerLimits:
+        """Return the limits of the circuit breaker of each tool."""
+        return BreakerLimits(
+            error_rate=self.error_rate,
+            window_seconds=self.window,
+            min_calls=self.min_calls,
+            open_seconds=self.open_for,
+        )
+
 
 class CacheSettings(SettingsModel):
     """The size of the result cache.
@@ -127,3 +138,8 @@ class GuardSettings(SettingsModel):
     breaker: Annotated[BreakerSettings | None, BeforeValidator(off_as_none), _SECTION_OR_OFF] = None
     cache: Annotated[CacheSettings, BeforeValidator(mapping)] = CacheSettings.model_construct()
     show: Annotated[ShowSettings | None, BeforeValidator(off_as_none), _SECTION_OR_OFF] = None
+
+    @property
+    def breaker_limits(self) -> BreakerLimits:
+        """Return the limits of the tools with a circuit breaker."""
+        return (self.breaker or BreakerSettings()).limits

@@ -2,42 +2,35 @@
 
 import functools
 from collections.abc import Collection, Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, create_model
 
 from leonidas_tools.redaction import KnownSecrets, secrets_in
 from leonidas_tools.settings.fields import (
     Backoff,
-    Behavior,
     Category,
     CountOrOff,
     DurationOrOff,
-    Effect,
     FillerAfter,
     Name,
     Names,
-    OnCancelled,
     OptionalCount,
     OptionalDelay,
     OptionalDuration,
     OptionalSwitch,
     OptionalTimeLimit,
-    OverflowsTo,
     Parameters,
-    Priority,
-    ReadsUntrusted,
     Retries,
-    RunsIn,
-    Status,
     Switch,
     choice,
     choice_schema,
     mapping,
+    optional_choice,
 )
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools import metadata
-from leonidas_tools.tools.tool import ToolScheduling
+from leonidas_tools.tools.metadata import ToolScheduling
 
 _read = choice(ToolScheduling)
 _WORDS = choice_schema(ToolScheduling)
@@ -105,119 +98,67 @@ def merge_scheduling(
     return below.model_copy(update={key: getattr(above, key) for key in above.model_fields_set})
 
 
-class ToolOverrides(SettingsModel):
-    """Settings of a tool in one environment.
+_TYPES: Mapping[Any, Any] = {
+    metadata.parse_backoff: Backoff,
+    metadata.parse_category: Category,
+    metadata.parse_count: OptionalCount,
+    metadata.parse_count_or_off: CountOrOff,
+    metadata.parse_delay: OptionalDelay,
+    metadata.parse_failures: tuple[metadata.RetryableFailure, ...] | None,
+    metadata.parse_filler_after: FillerAfter,
+    metadata.parse_flag: OptionalSwitch,
+    metadata.parse_names: Names | None,
+    metadata.parse_resources: dict[str, Annotated[float, Field(ge=0)]] | None,
+    metadata.parse_retries: Retries,
+    metadata.parse_scheduling: Scheduling,
+    metadata.parse_seconds: OptionalDuration,
+    metadata.parse_seconds_or_off: DurationOrOff,
+    metadata.parse_name: Name | None,
+    metadata.parse_text: str | None,
+    metadata.parse_timeout: OptionalTimeLimit,
+}
+"""The type of a setting, by the function that parses the argument of `@tool`."""
 
-    `0` and `off` switch a limit off, whether the defaults or the tool itself have set it.
+
+def _setting(option: metadata.Option) -> Any:
+    """Return the type and the default of the setting of an option."""
+    read = option.read
+    kind = optional_choice(read) if isinstance(read, type) else _TYPES[read]
+    return Annotated[kind, Field(description=option.doc.replace("`", ""))], None
+
+
+class _ToolSettings(SettingsModel):
+    """Settings of a tool that its code cannot set.
 
     Args:
         enabled: Whether the tool can be called.
-        status: Whether it is active, or why not; `maintenance` tells the model to try again later.
-        priority: Which calls run first if not all can run at once: 1 to 5, or a name.
-        timeout: The timeout of one attempt: seconds, or text such as `500ms`, `2s`, `1m`. It cannot
-            be switched off.
-        deadline: The timeout of the whole call, including its waits and retries; `0` or `off` for
-            no limit.
-        retry_attempts: The maximum number of retries after a failure, from 0 to 20; `0` or `off`
-            for none.
-        retry_delay: The delay before the first retry; `0` or `off` for none.
-        category: The category whose processor runs it: a known category, or any other word.
-        retry_backoff: The factor by which each delay is longer than the one before, from 1 to 10; 2
-            unless it is set.
-        retry_longest_delay: The maximum delay; 10 s unless it is set.
-        retry_on: The failures that are retried if a retry can do no harm: `failed`, `unavailable`
-            and `timeout`.
-        effect: What a call changes: `read`, `idempotent` or `once`.
-        lane: Tools of the same lane never write at the same time, for all users together.
-        concurrency: The maximum number of its calls that run at once; `0` or `off` for no limit.
-        max_result_bytes: The maximum bytes of its result; a longer one is truncated.
-        fallback_tools: Tools to try in order, with the same arguments, if this one keeps failing.
         custom_parameters: Values for the tool itself; it reads them as `ctx.parameters`.
-        behavior: Whether the model waits for the result: `blocking` or `non_blocking`.
-        scheduling: When the model speaks of a result that it did not wait for: `silent`,
-            `when_idle` or `interrupt`; one word for every final result, or one for each of `ok`,
-            `error`, `late` and `progress`.
-        on_cancel: What happens to a running call when the model no longer wants its result: `stop`,
-            `finish` or `undo`. Unless it is set, a call with the effect `once` is finished, or
-            undone if it can be, and all others are stopped.
-        filler_after: How long the silence may last, while the tool runs, before it is filled:
-            seconds, text such as `2s`, or `median` for the usual time of the tool; `0` or `off` for
-            never.
-        filler: The sentence that the model says then.
-        repeat_after_resume: Whether a call that the model repeats after a reconnect runs again.
-        description: The description for the model, instead of the tool's own.
-        requires_approval: Whether a person is asked first.
-        untrusted: Whether its results may come from anyone, such as the text of a web page: they
-            mark the session that reads them.
-        after_untrusted: What happens to its calls in a marked session, if they have an effect and
-            arguments that did not come from the user: `ask`, `deny` or `allow`. Unless it is set,
-            `policies.after_untrusted` applies.
-        cache_seconds: How long a result is cached, only with the effect `read`; `0` or `off` for
-            never.
         cache_shared: Whether other processes with the same store use its cached results too.
-        stale_if_error: How long after `cache_seconds` a result may replace a failure; `0` or `off`
-            for never.
-        polling: Whether repeated calls are its purpose: none of them counts as a loop, and equal
-            calls of one turn run more than once even if the effect is `once`.
-        calls_per_turn: The maximum number of its calls in a session each time the user speaks; `0`
-            or `off` for no limit.
-        calls_per_minute: The maximum number in any sixty seconds; `0` or `off` for no limit.
-        calls_per_session: The maximum number in the session; `0` or `off` for no limit.
-        breaker: Whether it has a circuit breaker; if omitted, `policies.breaker` decides.
-        max_result_tokens: The maximum length of its result, in estimated tokens; `0` or `off` for
-            no limit.
-        overflow: Which part of a longer result is kept: its `head`, its `tail`, `both`, or all of
-            it, of which the model sees a part and can request more (`spill`).
-        collect: Whether the result of a generator is the list of all yielded values, and not its
-            last value.
-        runs_on: Where it runs: `here`, as a task of a cluster (`ray`), or in a worker (`temporal`),
-            where a call has its effect once even if machines fail.
-        resources: The resources of a machine that such a task needs: `num_cpus`, `num_gpus`,
-            `memory` in bytes, and other resources of the cluster by name.
-        tags: Words to find it by.
     """
 
     enabled: Switch = True
-    status: Status = None
-    priority: Priority = None
-    timeout: OptionalTimeLimit = None
-    deadline: DurationOrOff = None
-    retry_attempts: Retries = None
-    retry_delay: OptionalDelay = None
-    retry_backoff: Backoff = None
-    retry_longest_delay: OptionalDuration = None
-    retry_on: tuple[Literal["failed", "unavailable", "timeout"], ...] | None = None
-    category: Category = None
-    effect: Effect = None
-    lane: Name | None = None
-    concurrency: CountOrOff = None
-    max_result_bytes: OptionalCount = None
-    fallback_tools: Names | None = None
     custom_parameters: Parameters = Field(default={}, repr=False)
-    behavior: Behavior = None
-    scheduling: Scheduling = None
-    on_cancel: OnCancelled = None
-    filler_after: FillerAfter = None
-    filler: Name | None = None
-    repeat_after_resume: OptionalSwitch = None
-    description: str | None = None
-    requires_approval: OptionalSwitch = None
-    untrusted: OptionalSwitch = None
-    after_untrusted: ReadsUntrusted = None
-    cache_seconds: DurationOrOff = None
     cache_shared: OptionalSwitch = None
-    stale_if_error: DurationOrOff = None
-    polling: OptionalSwitch = None
-    calls_per_turn: CountOrOff = None
-    calls_per_minute: CountOrOff = None
-    calls_per_session: CountOrOff = None
-    breaker: OptionalSwitch = None
-    max_result_tokens: CountOrOff = None
-    overflow: OverflowsTo = None
-    collect: OptionalSwitch = None
-    runs_on: RunsIn = None
-    resources: dict[str, Annotated[float, Field(ge=0)]] | None = None
-    tags: Names | None = None
+
+    if TYPE_CHECKING:  # the options, which `ToolOptions` declares
+
+        def __init__(self, **settings: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+
+if TYPE_CHECKING:
+    ToolOverrides = _ToolSettings
+else:
+    ToolOverrides = create_model(
+        "ToolOverrides",
+        __base__=_ToolSettings,
+        __doc__="""Settings of a tool in one environment.
+
+    `0` and `off` switch a limit off, whether the defaults or the tool itself have set it.
+    """,
+        __module__=__name__,
+        **{each.key: _setting(each) for each in metadata.OPTIONS.values() if each.key},
+    )
 
 
 class ToolConfiguration(ToolOverrides):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, IntEnum, StrEnum
-from typing import Any, Literal, Protocol, TypeVar, dataclass_transform
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, dataclass_transform, get_args
 
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.results.jsonable import is_utf8, utf8_text
@@ -360,6 +360,13 @@ def parse_text(option: str, value: Any) -> str:
     raise SchemaError(f"{option} must be a string, not {value!r}")
 
 
+def parse_name(option: str, value: Any) -> str:
+    """Return a string that is not empty."""
+    if parse_text(option, value):
+        return str(value)
+    raise SchemaError(f"{option} must not be empty: leave it out")
+
+
 def parse_names(option: str, value: Any) -> Sequence[str]:
     """Return a sequence of strings, and refuse a single one."""
     if isinstance(value, str) or not all(isinstance(name, str) for name in value):
@@ -411,7 +418,8 @@ In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
 C = TypeVar("C")
 MAX_BACKOFF = 10
-RETRYABLE_FAILURES = ("failed", "unavailable", "timeout")
+RetryableFailure: TypeAlias = Literal["failed", "unavailable", "timeout"]
+RETRYABLE_FAILURES: Sequence[str] = get_args(RetryableFailure)
 
 
 class Parsed(Protocol[In_contra, Out_co]):
@@ -579,7 +587,7 @@ class ToolOptions:
     )
     lane: str | None = option(
         default=None,
-        read=parse_text,
+        read=parse_name,
         doc="Tools of the same lane never write at the same time, for all users together.",
     )
     requires_approval: bool | None = option(
@@ -696,7 +704,7 @@ class ToolOptions:
     )
     filler: str | None = option(
         default=None,
-        read=parse_text,
+        read=parse_name,
         doc="The sentence that the model says then.",
         shown_with="filler_after_seconds",
     )

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from itertools import pairwise
-from typing import Any, get_overloads
+from typing import Any
 
 import docstring_parser
 
@@ -23,7 +23,6 @@ from leonidas_tools.runtime.runtime import ToolRuntime
 from leonidas_tools.simulator import ABSENT
 from leonidas_tools.simulator.steps import STEPS
 from leonidas_tools.tools import metadata
-from leonidas_tools.tools.tool import Tool, tool
 from tests.docs.settings_tables import FOLDER
 
 _PLACE = re.compile(r"(<!-- api: (\w+)(?: ([\w.]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -48,17 +47,14 @@ def without_api(page: str) -> str:
 
 
 def options_of_tool() -> Iterator[str]:
-    """The options of `@tool`: type, default, and what the docstring says."""
-    said = {**_arguments_in(Tool), **_arguments_in(metadata.ToolMetadata)}
-    defaults = {each.name: each.default for each in dataclasses.fields(metadata.ToolMetadata)}
+    """The options of `@tool`: type, default, and description."""
     yield from ("| option | type | default | |", "|---|---|---|---|")
-    for name, parameter in inspect.signature(get_overloads(tool)[1]).parameters.items():
-        default = defaults.get(name)
-        nothing = default in (None, (), "", dataclasses.MISSING)
-        shown = "" if nothing else f"`{_literal(default)}`"
-        typed = _type(parameter.annotation)
-        typed = 'any word, such as `"data"`' if name == "category" else typed
-        yield f"| `{name}` | {typed} | {shown} | {_escaped(said[name])} |"
+    for each in dataclasses.fields(metadata.ToolOptions):
+        option = metadata.OPTIONS[each.name]
+        nothing = option.default in (None, (), "", {}, 0)
+        shown = "" if nothing else f"`{_literal(option.default)}`"
+        typed = 'any word, such as `"data"`' if each.name == "category" else _type(each.type)
+        yield f"| `{each.name}` | {typed} | {shown} | {_escaped(option.doc)} |"
 
 
 def arguments(kind: type) -> Iterator[str]:
@@ -257,7 +253,7 @@ def _shown(node: ast.expr) -> Iterator[str]:
     elif isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Literal":
         values = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         yield from (f"`{ast.unparse(each)}`".replace("'", '"') for each in values)
-    elif isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
+    elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in {"Annotated", "Parsed"}:
         assert isinstance(node.slice, ast.Tuple)
         for each in _choices(node.slice.elts[0]):
             yield from _shown(each)
