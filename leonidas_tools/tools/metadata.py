@@ -361,10 +361,8 @@ def parse_text(option: str, value: Any) -> str:
 
 
 def parse_name(option: str, value: Any) -> str:
-    """Return a string that is not empty."""
-    if parse_text(option, value):
-        return str(value)
-    raise SchemaError(f"{option} must not be empty: leave it out")
+    """Return a string, which the settings must not leave empty."""
+    return parse_text(option, value)
 
 
 def parse_names(option: str, value: Any) -> Sequence[str]:

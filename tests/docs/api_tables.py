@@ -51,7 +51,7 @@ def options_of_tool() -> Iterator[str]:
     yield from ("| option | type | default | |", "|---|---|---|---|")
     for each in dataclasses.fields(metadata.ToolOptions):
         option = metadata.OPTIONS[each.name]
-        nothing = option.default in (None, (), "", {}, 0)
+        nothing = option.default in (None, (), "", {}) or option.policy is not None
         shown = "" if nothing else f"`{_literal(option.default)}`"
         typed = 'any word, such as `"data"`' if each.name == "category" else _type(each.type)
         yield f"| `{each.name}` | {typed} | {shown} | {_escaped(option.doc)} |"

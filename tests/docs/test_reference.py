@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leonidas_tools.tools.metadata import _INTERNAL, _OPTIONS
+from leonidas_tools.tools.metadata import OPTIONS
 from tests.docs.api_tables import options_of_tool, with_api, without_api
 from tests.docs.settings_tables import FOLDER, with_tables, without_tables
 
@@ -33,7 +33,7 @@ def test_the_api_on_a_page_is_that_of_the_code(page):
 
 def test_the_reference_has_every_option_of_a_tool():
     _, _, *rows = options_of_tool()
-    assert {row.split("`")[1] for row in rows} == _OPTIONS - _INTERNAL
+    assert {row.split("`")[1] for row in rows} == OPTIONS.keys()
 
 
 def test_every_policy_has_its_page():

@@ -21,6 +21,7 @@ from leonidas_tools import (
     Tool,
     ToolCategory,
     ToolContext,
+    ToolEffect,
     ToolError,
     ToolRegistry,
     ToolRegistryProcessor,
@@ -42,6 +43,18 @@ async def get_weather(city: str, ctx: ToolContext) -> dict[str, Any]:
     if not city:
         raise ToolError("Name a city.", valid_options=["Lisbon"])
     return {"city": city}
+
+
+@tool(effct="read")  # type: ignore[call-overload, untyped-decorator]
+def misspelt() -> None: ...
+
+
+@tool(timeout_seconds="5s")  # type: ignore[call-overload, untyped-decorator]
+def mistyped() -> None: ...
+
+
+assert_type(add.metadata.effect, ToolEffect)
+assert_type(add.metadata.deadline_seconds, float | None)
 
 
 class Data(CategoryProcessor):
