@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.toolboxes import Toolboxes
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.problem import Finding
-    from leonidas_tools.settings.valid_part import ValidPart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,46 +101,37 @@ def schema(
 
 
 def _findings(path: Path) -> Iterator[FoundSettings]:
-    """Yield all problems; check the rest of the settings without invalid keys."""
-    from leonidas_tools.settings.load import configuration_error, read_text
+    """Yield the problems of the file; if it has none, the settings without an effect."""
+    from leonidas_tools.settings.load import read_settings, read_text, settings_document
     from leonidas_tools.settings.problem import KeyLines
-    from leonidas_tools.settings.valid_part import valid_part
 
-    part: ValidPart | None = None
     try:
-        part = valid_part(read_text(path), path)
+        text = read_text(path)
+        settings = read_settings(text, path)
     except ConfigurationError as error:
         if not error.problems and error.line is None:  # the file cannot be read
             raise
-        problems = error.problems or [error]
-    else:
-        wrong = part.problems
-        problems = configuration_error(wrong, part.document, path).problems if wrong else ()
-    for problem in problems:
-        yield FoundSettings(
-            severity="error",
-            file=str(path),
-            line=problem.line,
-            key=problem.key,
-            message=problem.message,
-        )
-    if part is None:
-        return
-    lines = KeyLines(part.document.lines)
-    for each in _against_tools(path, part):
-        message = part.settings.masked(each.message)
-        found = replace(each, key=part.key_of(each.key), message=message)
-        if part.bears(found):
+        for problem in error.problems or [error]:
             yield FoundSettings(
-                severity=found.severity,
+                severity="error",
                 file=str(path),
-                line=lines.of(found.key),
-                key=found.key,
-                message=found.message,
+                line=problem.line,
+                key=problem.key,
+                message=problem.message,
             )
+        return
+    lines = KeyLines(settings_document(text).lines)
+    for found in _against_tools(path, settings):
+        yield FoundSettings(
+            severity=found.severity,
+            file=str(path),
+            line=lines.of(found.key),
+            key=found.key,
+            message=settings.masked(found.message),
+        )
 
 
-def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
+def _against_tools(path: Path, settings: "Settings") -> "Iterator[Finding]":
     """Yield valid settings that have no effect on the registered tools."""
     from leonidas_tools import ToolRuntime
     from leonidas_tools.live.profiles import load_named_profiles
@@ -151,7 +141,6 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
     from leonidas_tools.settings.problem import Finding
     from leonidas_tools.settings.watch import WatchedSettings
 
-    settings = part.settings
     registry = ToolRuntime().registry
     watched = WatchedSettings(settings)
     watched.path = path  # toolboxes are searched next to it
@@ -163,11 +152,9 @@ def _against_tools(path: Path, part: "ValidPart") -> "Iterator[Finding]":
         for problem in error.problems or [error]:
             yield Finding(severity="error", key="profiles", message=str(problem))
     known = {tool.name: tool for tool in registry}
-    more_may_come = True if part.lacks_tools else None
-    yield from check_against(settings, known, more_may_come=more_may_come)
+    yield from check_against(settings, known)
     yield from find_undescribed(settings, known)
-    if not any(path[0] == "store" for path in part.left_out):
-        yield from toolboxes.warnings(settings)
+    yield from toolboxes.warnings(settings)
     for name, server in settings.mcp_servers.items():
         listed = ListedNames(name).names()  # in an earlier session, if there was one
         if listed and server.enabled:

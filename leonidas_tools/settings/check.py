@@ -12,15 +12,17 @@ from leonidas_tools.policies.cache import stored_fingerprint
 from leonidas_tools.rules.conditions import steps_of
 from leonidas_tools.rules.rule import REQUIRES_APPROVAL, Mode
 from leonidas_tools.rules.subject import Subject, subject_of
+from leonidas_tools.settings.effective import effective_options
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.settings.problem import Finding, Severity
 from leonidas_tools.tools.metadata import guess_category
-from leonidas_tools.tools.tool import OnCancel, Overflow, Tool, ToolBehavior, ToolEffect
+from leonidas_tools.tools.tool import OnCancel, Overflow, Tool, ToolBehavior
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from leonidas_tools.rules.rule import Rule
+    from leonidas_tools.settings.effective import EffectiveOptions
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
 
@@ -43,10 +45,9 @@ def check_against(
         >>> print(*check_against(settings, {"search": Tool(search)}))
         error: tools.serach: there is no such tool; did you mean 'search'?
     """
-    servers = any(server.enabled for server in settings.mcp_servers.values())
-    more_may_come = servers if more_may_come is None else more_may_come
-    bringing = "an MCP server" if servers else "what is wrong elsewhere in the settings"
-    names = _Names(known_tools, more_may_come=more_may_come, bringing=bringing)
+    if more_may_come is None:
+        more_may_come = any(server.enabled for server in settings.mcp_servers.values())
+    names = _Names(known_tools, more_may_come=more_may_come)
     findings = [*_environment(settings), *_fallbacks("defaults", settings.defaults, names)]
     for name, configuration in settings.tools.items():
         key = f"tools.{name}"
@@ -68,9 +69,8 @@ def check_against(
 class _Names:
     """Known names, and the message for an unknown one."""
 
-    def __init__(self, known_tools: Tools, *, more_may_come: bool, bringing: str) -> None:
+    def __init__(self, known_tools: Tools, *, more_may_come: bool) -> None:
         self._known = known_tools
-        self._bringing = bringing
         self._more_may_come = more_may_come
 
     def unknown(self, key: str, *names: str) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ class _Names:
             suggestion = closest(name, list(self._known))
             hint = f"; did you mean {suggestion!r}?" if suggestion else ": remove it"
             if self._more_may_come:
-                hint += f" ({self._bringing} may still add it)"
+                hint += " (an MCP server may still add it)"
             what = "there is no such tool" if key.endswith(name) else f"there is no tool {name!r}"
             severity: Literal["error", "warning"] = "warning" if self._more_may_come else "error"
             yield Finding(severity=severity, key=key, message=what + hint)
@@ -178,10 +178,10 @@ def _contradictions(
     key: str, name: str, settings: Settings, tool: Tool[..., Any]
 ) -> Iterator[Finding]:
     """Yield settings of the active environment that disable other settings."""
-    holds, own = settings.for_tool(name, tool.origin), tool.metadata
-    said = holds.scheduling
-    behavior = holds.behavior or own.behavior
-    if behavior is ToolBehavior.BLOCKING and said is not None and (said.ok or said.error):
+    holds = settings.for_tool(name, tool.origin)
+    options = effective_options(tool, holds, settings.policies)
+    said, timeout, deadline = holds.scheduling, options.timeout_seconds, options.deadline_seconds
+    if options.behavior is ToolBehavior.BLOCKING and said is not None and (said.ok or said.error):
         message = (
             "has no effect with behavior 'blocking', except for models without blocking calls: "
             "remove one of them"
@@ -192,17 +192,15 @@ def _contradictions(
             "the tool has no undo, and takes no ToolContext to register one: write 'stop' instead"
         )
         yield Finding(severity="error", key=f"{key}.on_cancel", message=message)
-    yield from _caching(key, holds, tool)
-    yield from _sharing(key, holds, tool, settings)
-    timeout = holds.timeout or own.timeout_seconds or settings.policies.default_timeout
-    deadline = own.deadline_seconds if holds.deadline is None else holds.deadline
-    if deadline and deadline < timeout:
+    yield from _caching(key, options)
+    yield from _sharing(key, options, settings)
+    if deadline and timeout and deadline < timeout:
         message = (
             f"{deadline:g} s end the call before its timeout of {timeout:g} s: "
             "lower the timeout, or raise the deadline"
         )
         yield Finding(severity="warning", key=f"{key}.deadline", message=message)
-    if holds.retry_attempts and (holds.effect or own.effect) is ToolEffect.ONCE:
+    if holds.retry_attempts and options.is_once:
         message = (
             "a tool with effect 'once' is retried only after a RetryableError: declare it 'read' "
             "or 'idempotent' if repeating it is safe"
@@ -210,38 +208,31 @@ def _contradictions(
         yield Finding(severity="warning", key=f"{key}.retry_attempts", message=message)
 
 
-def _caching(key: str, holds: ToolConfiguration, tool: Tool[..., Any]) -> Iterator[Finding]:
-    own = tool.metadata
-    seconds = own.cache_seconds if holds.cache_seconds is None else holds.cache_seconds
-    effect = holds.effect or own.effect
-    if seconds and effect is not ToolEffect.READ:
+def _caching(key: str, options: EffectiveOptions) -> Iterator[Finding]:
+    if options.cache_seconds and not options.is_read:
         message = (
-            f"only tools with effect 'read' are cached, and the effect is {effect.value!r}: "
-            "declare it 'read' if it changes nothing, or remove this"
+            f"only tools with effect 'read' are cached, and the effect is {options.effect.value!r}"
+            ": declare it 'read' if it changes nothing, or remove this"
         )
         yield Finding(severity="error", key=f"{key}.cache_seconds", message=message)
-    if holds.stale_if_error and not seconds:
+    if options.settings.stale_if_error and not options.cache_seconds:
         message = "has no effect without cache_seconds: set that too"
         yield Finding(severity="error", key=f"{key}.stale_if_error", message=message)
 
 
-def _sharing(
-    key: str, holds: ToolConfiguration, tool: Tool[..., Any], settings: Settings
-) -> Iterator[Finding]:
+def _sharing(key: str, options: EffectiveOptions, settings: Settings) -> Iterator[Finding]:
     """Yield a finding if `cache_shared` has no effect for a tool."""
-    own = tool.metadata
-    overflow = holds.overflow or own.overflow
-    cached = own.cache_seconds if holds.cache_seconds is None else holds.cache_seconds
+    tool, holds = options.tool, options.settings
     if not holds.cache_shared:
         return
-    if not cached:
+    if not options.cache_seconds:
         if not settings.defaults.cache_shared:  # which apply only to tools with a cache
             message = "has no effect without cache_seconds: set that too"
             yield Finding(severity="error", key=f"{key}.cache_shared", message=message)
         return
     if not settings.store.enabled:
         message = "has no effect without a store: set store.enabled"
-    elif overflow is Overflow.SPILL:
+    elif options.overflow is Overflow.SPILL:
         message = "has no effect: handles of long results belong to their session"
     elif stored_fingerprint(tool, holds.custom_parameters, settings) is None:
         message = "has no effect: its settings have a secret that is short enough to guess"

@@ -127,14 +127,14 @@ def settings_document(text: str) -> SettingsDocument:
 
 
 def _validate(document: SettingsDocument, file: Path | None) -> Settings:
-    settings, problems = check_document(document, file)
+    settings, problems = _check_document(document, file)
     if settings is not None and not problems:
         return settings
     # Raised outside of `except`: chained to pydantic's error, it would contain the values.
     raise configuration_error(problems, document, file)
 
 
-def check_document(
+def _check_document(
     document: SettingsDocument, file: Path | None
 ) -> tuple[Settings | None, list[Problem]]:
     """Return the settings, or `None` if they cannot be validated, and the problems."""

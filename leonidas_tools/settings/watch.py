@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import ConfigurationError, log_level
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.settings.problem import DocumentError, Problem
+from leonidas_tools.settings.problem import DocumentError
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.load import Source
@@ -214,39 +214,9 @@ class WatchedSettings:
             from leonidas_tools.settings.load import read_settings, read_text
 
             text = read_text(self.path)
-            try:
-                settings = read_settings(text, self.path)
-            except ConfigurationError as error:
-                raise self._add_findings(error, text, self.path) from None
+            settings = read_settings(text, self.path)
         self._check(settings, text)
         return settings
-
-    def _add_findings(self, error: ConfigurationError, text: str, path: Path) -> ConfigurationError:
-        """Return an error about wrong keys with the findings in the rest of the file."""
-        from leonidas_tools.settings.load import configuration_error
-        from leonidas_tools.settings.valid_part import valid_part
-
-        try:
-            part = valid_part(text, path)
-        except ConfigurationError:
-            return error
-        if part.lacks_tools:  # whose names would seem to be wrong
-            return error
-        found = [
-            replace(finding, key=part.key_of(finding.key))
-            for check in tuple(self._checks)
-            for finding in check(part.settings)
-        ]
-        problems = [
-            Problem(
-                part.settings.masked(finding.message),
-                tuple(finding.key.split(".")),
-                part.line_of(finding.key),
-            )
-            for finding in found
-            if part.bears(finding)
-        ]
-        return configuration_error([*part.problems, *problems], part.document, path)
 
     def _check(self, settings: Settings, text: str | None = None) -> None:
         if settings == self.current:

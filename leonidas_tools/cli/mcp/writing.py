@@ -74,7 +74,7 @@ def problem_of(name: str, server: Mapping[str, Any]) -> str | None:
 def secret_notes(name: str, server: Mapping[str, Any]) -> list[str]:
     """Return a note for each value of a server that is a secret in plain text."""
     from leonidas_tools.redaction import is_secret_name
-    from leonidas_tools.settings.foreign_variables import variable_name
+    from leonidas_tools.settings.foreign_servers import variable_name
 
     return [
         f"{name}: {section}.{key} has a secret in plain text; set an environment variable instead, "
