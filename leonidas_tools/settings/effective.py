@@ -76,9 +76,10 @@ def resolved_options(tool: AnyTool, settings: ToolConfiguration) -> dict[str, An
     values = {name: getattr(own, name) for name in OPTIONS}
     for option in OPTIONS.values():
         configured = None if option.key is None else getattr(settings, option.key)
-        if configured is not None:
-            is_off = option.is_limit and configured is False
-            values[option.name] = None if is_off else configured
+        if configured is False and option.is_limit:
+            values[option.name] = None
+        elif configured is not None:
+            values[option.name] = configured
     return values
 
 

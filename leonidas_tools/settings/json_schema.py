@@ -12,38 +12,8 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from leonidas_tools.errors import RegistryError
 from leonidas_tools.settings.load import FOREIGN
-from leonidas_tools.settings.mcp_settings import (
-    MCPServerSettings,
-    MCPToolConfiguration,
-    OAuthSettings,
-)
-from leonidas_tools.settings.models import (
-    AlertRule,
-    MonitoringSettings,
-    PolicySettings,
-    RaySettings,
-    Settings,
-)
-from leonidas_tools.settings.policy_settings import (
-    BreakerSettings,
-    CacheSettings,
-    CallLimitSettings,
-    LoopSettings,
-    ShowSettings,
-)
-from leonidas_tools.settings.rules import (
-    AlwaysSettings,
-    ApprovalSettings,
-    ConditionSettings,
-    ConsentSettings,
-    RuleSettings,
-)
-from leonidas_tools.settings.store_settings import StoreSettings
-from leonidas_tools.settings.temporal_settings import TemporalSettings
-from leonidas_tools.settings.text_settings import TextSettings
-from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
+from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.toolbox_settings import ToolboxSettings
-from leonidas_tools.settings.usage_settings import ModelPrices, UsageLimit, UsageSettings
 from leonidas_tools.tools.discovery import OWN_TOOLBOXES, find_toolbox
 
 if TYPE_CHECKING:
@@ -71,34 +41,9 @@ def settings_schema() -> dict[str, Any]:
             schema["properties"][name]["default"] = defaults[name]
     _describe(schema, Settings)
     schema["$defs"].pop(ToolboxSettings.__name__)  # written in another form: see `_toolboxes`
-    for model in (
-        AlertRule,
-        AlwaysSettings,
-        ApprovalSettings,
-        BreakerSettings,
-        CacheSettings,
-        CallLimitSettings,
-        ConditionSettings,
-        ConsentSettings,
-        LoopSettings,
-        MCPServerSettings,
-        MCPToolConfiguration,
-        MonitoringSettings,
-        OAuthSettings,
-        PolicySettings,
-        RaySettings,
-        RuleSettings,
-        ShowSettings,
-        StoreSettings,
-        TemporalSettings,
-        TextSettings,
-        ToolConfiguration,
-        ToolOverrides,
-        ModelPrices,
-        UsageLimit,
-        UsageSettings,
-    ):
-        _describe(schema["$defs"][model.__name__], model)
+    models = {model.__name__: model for model in _models(Settings)}
+    for name, definition in schema["$defs"].items():
+        _describe(definition, models[name])
     schema["properties"]["toolboxes"]["items"] = _toolboxes(schema["$defs"])
     schema["properties"][FOREIGN] = {
         "type": "object",

@@ -14,11 +14,11 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
 from leonidas_tools.tools.metadata import as_category, guess_category
 from leonidas_tools.tools.names import legal_names
+from leonidas_tools.tools.preferred import PreferredTools
 from leonidas_tools.tools.tool import Tool, ToolCategory, ToolStatus, as_enum, as_tool, as_tools
 
 logger = visible_logger(__name__)
 
-_MAX_PREFERRED = 200
 _MAX_WORDS = 50
 """Most words of a query: each is searched for in every tool."""
 _SEARCHED_CHARACTERS = 1000
@@ -56,7 +56,8 @@ class ToolRegistry:
         self._builtin: set[str] = set()
         self._declared: dict[str, str] = {}
         self._own: dict[str, str] = {}
-        self._preferred: dict[str, None] = {}
+        self._preferred = PreferredTools()
+        self._preferred.on_change(self._notify_changed)
         self._listeners = Listeners[[]]("changed tools")
         self._expected: list[Expectation] = []
         for tool in as_tools(tools):
@@ -197,16 +198,12 @@ class ToolRegistry:
         Args:
             names: Their own names, the most useful first; earlier preferences come after them.
         """
-        order = dict.fromkeys([*names, *self._preferred])
-        kept = dict.fromkeys(itertools.islice(order, _MAX_PREFERRED))
-        if list(kept) != list(self._preferred):
-            self._preferred = kept
-            self._notify_changed()
+        self._preferred.prefer(names)
 
     @property
     def preferred(self) -> list[str]:
         """Return the names of the preferred tools, the most useful first."""
-        return list(self._preferred)
+        return list(self._preferred.names)
 
     def is_builtin(self, name: str) -> bool:
         """Return whether a tool comes with the library."""

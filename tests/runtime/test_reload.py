@@ -161,20 +161,6 @@ def test_settings_of_a_built_in_tool_are_no_mistake_where_the_built_in_tools_are
     assert "tools.think:" not in caplog.text
 
 
-async def test_a_reload_names_wrong_keys_and_names_of_tools_that_do_not_exist_together(file):
-    async with ToolRuntime([look, wipe], config=file) as tools:
-        file.write_text(
-            BEFORE.replace("wipe: {", "slow_trm: {timout: 9s}\n  wipe: {").replace(
-                "tools: wipe", "tools: wpie"
-            )
-        )
-        with pytest.raises(ConfigurationError) as caught:
-            tools.settings.reload()
-    said = str(caught.value)
-    assert "slow_trm.timout: is not a setting; did you mean 'timeout'?" in said
-    assert "tools.slow_trm: there is no such tool" in said
-
-
 async def test_an_edit_compiles_no_schema_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     @tool(effect="read")
     async def double(number: int) -> int:
