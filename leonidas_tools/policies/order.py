@@ -1,8 +1,8 @@
 """The order of all policies, outermost first.
 
 To add a policy, write a file with a function `for_tool(options, shared)` that yields it for the
-tools that need it, and add its line here. `refusal` is the shortest example; `call_limits` also
-runs the call. A plain tool gets only the policies that it uses.
+tools that need it, declare its option in `ToolOptions`, and add its line here: see
+docs/guides/write-a-policy.md. A plain tool gets only the policies that it uses.
 """
 
 from __future__ import annotations

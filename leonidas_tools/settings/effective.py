@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leonidas_tools.settings.models import PolicySettings, ToolConfiguration
+    from leonidas_tools.tools.metadata import Option, ToolMetadata
     from leonidas_tools.tools.registry import AnyTool
 
 
@@ -70,40 +71,25 @@ class EffectiveOptions(ToolOptions):
         return partial(may_repeat, once=self.is_once)
 
 
-def resolved_options(tool: AnyTool, settings: ToolConfiguration) -> dict[str, Any]:
-    """Return each option by name: the configured value, else the tool's own."""
-    own = tool.metadata
-    values = {name: getattr(own, name) for name in OPTIONS}
-    for option in OPTIONS.values():
-        configured = None if option.key is None else getattr(settings, option.key)
-        if configured is False and option.is_limit:
-            values[option.name] = None
-        elif configured is not None:
-            values[option.name] = configured
-    return values
-
-
 def effective_options(
     tool: AnyTool, settings: ToolConfiguration, policies: PolicySettings, *, guarded: bool = False
 ) -> EffectiveOptions:
     """Resolve the options of a tool: the configured value, the tool's own, or the default."""
-    values = resolved_options(tool, settings)
-    attempts, timeout = values["retry_attempts"], values["timeout_seconds"]
-    # A tool that answers a question only waits for another call, which has its own limits.
-    waits_only = tool.metadata.answers_questions
-    if waits_only:
-        values |= {"lane": "off", "timeout_seconds": None, "deadline_seconds": None}
-    elif timeout is None:
-        values["timeout_seconds"] = policies.default_timeout
+    values = {
+        option.name: _resolve_option(option, tool.metadata, settings, policies)
+        for option in OPTIONS.values()
+    }
+    attempts = values["retry_attempts"]
     values |= {
         "after_untrusted": after_untrusted_of(tool, settings, policies),
-        "breaker": either(values["breaker"], policies.breaker is not None),
-        "max_result_bytes": values["max_result_bytes"] or policies.max_result_bytes,
+        "breaker": bool(values["breaker"]),
         "on_cancel": on_cancel_of(tool, settings),
         "retry_attempts": either(attempts, USUAL_RETRIES),
         "runs_on": runs_on_of(tool, settings),
         "scheduling": scheduling_of(tool, settings),
     }
+    if tool.metadata.answers_questions:  # it only waits for another call, which has its own limits
+        values |= {"lane": "off", "timeout_seconds": None, "deadline_seconds": None}
     return EffectiveOptions(
         tool=tool,
         settings=settings,
@@ -112,6 +98,21 @@ def effective_options(
         retries_timeouts=attempts is not None,
         **values,
     )
+
+
+def _resolve_option(
+    option: Option, own: ToolMetadata, settings: ToolConfiguration, policies: PolicySettings
+) -> Any:
+    """Return the configured value, else the tool's own, else that of all tools."""
+    configured = None if option.key is None else getattr(settings, option.key)
+    if configured is False and option.is_limit:
+        return None
+    if configured is not None:
+        return configured
+    value = getattr(own, option.name)
+    if option.policy is None or value != option.default:
+        return value
+    return getattr(policies, option.policy)
 
 
 def runs_on_of(tool: AnyTool, settings: ToolConfiguration) -> RunsOn:

@@ -1,4 +1,4 @@
-"""Metadata of a tool: everything but its function."""
+"""The options of a tool, and its metadata: everything but its function."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from leonidas_tools.errors import SchemaError
 from leonidas_tools.results.jsonable import is_utf8, utf8_text
 
 E = TypeVar("E", bound=Enum)
+C = TypeVar("C")
+In_contra = TypeVar("In_contra", contravariant=True)
+Out_co = TypeVar("Out_co", covariant=True)
+
+MAX_BACKOFF = 10
+RetryableFailure: TypeAlias = Literal["failed", "unavailable", "timeout"]
+RETRYABLE_FAILURES: Sequence[str] = get_args(RetryableFailure)
 
 _CATEGORY = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
@@ -412,14 +419,6 @@ def unchecked(_: str, value: Any) -> Any:
     return value
 
 
-In_contra = TypeVar("In_contra", contravariant=True)
-Out_co = TypeVar("Out_co", covariant=True)
-C = TypeVar("C")
-MAX_BACKOFF = 10
-RetryableFailure: TypeAlias = Literal["failed", "unavailable", "timeout"]
-RETRYABLE_FAILURES: Sequence[str] = get_args(RetryableFailure)
-
-
 class Parsed(Protocol[In_contra, Out_co]):
     """The type of an option that is parsed: `@tool` takes the first type, a tool has the second."""
 
@@ -472,7 +471,10 @@ def option(*, default: Any, **details: Any) -> Any:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(option, field))
 def options_class(kind: type[C]) -> type[C]:
-    """Make a class a frozen dataclass whose options type checkers know by both their types."""
+    """Make a class a frozen dataclass whose options type checkers know by both their types.
+
+    It is not declared as frozen to them: mypy would read a field by the type that it accepts.
+    """
     return dataclass(frozen=True, kw_only=True, slots=True)(kind)
 
 
