@@ -5,35 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import nullcontext
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, cast
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.agent.fragments import (
-    EnclosingWork,
-    Fragments,
-    FragmentStep,
-    enclosing_work,
-    register,
-)
+from leonidas_tools.agent.fragments import Fragments, FragmentStep, register
 from leonidas_tools.agent.malformed_json import json_values
+from leonidas_tools.agent.memory import AgentMemory
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Message, answer
 from leonidas_tools.agent.react import (
     STATUS_SUBSTREAM,
-    AgentLimits,
-    CollectedSecrets,
     ReActAgent,
     TurnEnded,
     as_runtime,
+    check_bounds,
+    enclose,
+    open_runtime,
     parts_of,
     task_to_parts,
 )
 from leonidas_tools.agent.record import AgentResult, AgentStatus
 from leonidas_tools.approvals.untrusted import has_read_untrusted
 from leonidas_tools.calls.call import ToolSession
-from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.errors import LeonidasError, ModelError, StoreError
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction import PLAIN_REDACTION, KnownSecrets
@@ -47,12 +41,12 @@ if TYPE_CHECKING:
     from genai_processors import processor
 
     from leonidas_tools.agent.fragments import Fragment
+    from leonidas_tools.agent.memory import ShortTermMemory
     from leonidas_tools.agent.models.model import Model, ModelParameters
     from leonidas_tools.agent.planner import Planner
     from leonidas_tools.agent.react import OnQuestion, Step
     from leonidas_tools.agent.record import Turn
     from leonidas_tools.agent.reflector import Reflector
-    from leonidas_tools.agent.short_term import ShortTermMemory
     from leonidas_tools.agent.tool_choice import ToolChoice
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.runtime import ToolRuntime
@@ -70,20 +64,6 @@ _INSTRUCTIONS = (
 )
 _MAX_STEPS_LENGTH = 4_000
 _MAX_LESSON_LENGTH = 500
-
-
-class AgentMemory(Protocol):
-    """The memory of an orchestrator, separate for each user."""
-
-    async def recall(self, task: str, *, session: ToolSession) -> Sequence[str]:
-        """Return memories that help with a task, best first."""
-
-    async def learn(self, lesson: str, *, session: ToolSession) -> None:
-        """Keep a lesson from a task."""
-
-
-def _remembers(memory: object) -> bool:
-    return all(callable(getattr(memory, name, None)) for name in ("recall", "learn"))
 
 
 class Recalled(NamedTuple):
@@ -116,6 +96,7 @@ OrchestratorStep: TypeAlias = "Recalled | Step | FragmentStep | Evaluated | Lear
 """One event of a run; the `AgentResult` is the last."""
 
 
+@dataclass(eq=False, repr=False)
 class Orchestrator(Stage):
     """An agent that delegates parts of a task to fragments, evaluates the outcome, and learns.
 
@@ -160,68 +141,56 @@ class Orchestrator(Stage):
         'Rye.'
     """
 
-    def __init__(  # noqa: PLR0913 - optional arguments
+    model: Model
+    tools: InitVar[ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]]] = ()
+    _: KW_ONLY
+    fragments: Fragments | Iterable[Fragment]
+    models: InitVar[Mapping[str, Model] | None] = None
+    memory: AgentMemory | None = None
+    max_iterations: int = 10
+    max_calls: int = 60
+    max_tokens: int | None = None
+    max_attempts: int = 2
+    max_seconds: float | None = None
+    evaluates: bool = True
+    instructions: str = ""
+    parameters: ModelParameters = DEFAULT_PARAMETERS
+    planner: Planner | None = None
+    reflector: Reflector | None = None
+    tool_choice: ToolChoice | None = None
+    short_term: ShortTermMemory | None = None
+    runtime: ToolRuntime = field(init=False)
+
+    def __post_init__(
         self,
-        model: Model,
-        tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]] = (),
-        *,
-        fragments: Fragments | Iterable[Fragment],
-        models: Mapping[str, Model] | None = None,
-        memory: AgentMemory | None = None,
-        max_iterations: int = 10,
-        max_calls: int = 60,
-        max_tokens: int | None = None,
-        max_attempts: int = 2,
-        max_seconds: float | None = None,
-        evaluates: bool = True,
-        instructions: str = "",
-        parameters: ModelParameters = DEFAULT_PARAMETERS,
-        planner: Planner | None = None,
-        reflector: Reflector | None = None,
-        tool_choice: ToolChoice | None = None,
-        short_term: ShortTermMemory | None = None,
+        tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]],
+        models: Mapping[str, Model] | None,
     ) -> None:
-        self.limits = AgentLimits(
-            max_iterations=max_iterations, max_calls=max_calls, max_tokens=max_tokens
-        )
-        if max_attempts < 1:
-            raise ValueError(f"max_attempts must be 1 or more, not {max_attempts!r}")
-        if max_seconds is not None and max_seconds <= 0:
-            raise ValueError(f"max_seconds must be above 0, not {max_seconds!r}")
-        if not isinstance(fragments, Fragments):
-            fragments = Fragments(
-                model,
-                fragments,
+        check_bounds(self, "max_iterations", "max_calls", "max_tokens", "max_attempts")
+        if self.max_seconds is not None and self.max_seconds <= 0:
+            raise ValueError(f"max_seconds must be above 0, not {self.max_seconds!r}")
+        if not isinstance(self.fragments, Fragments):
+            self.fragments = Fragments(
+                self.model,
+                self.fragments,
                 models=models,
-                reflector=reflector,
-                parameters=parameters,
-                short_term=short_term,
+                reflector=self.reflector,
+                parameters=self.parameters,
+                short_term=self.short_term,
             )
         elif models is not None:
             raise ValueError(
                 "models cannot be given with Fragments, which have their own: set it there"
             )
-        if not fragments.by_name:
+        if not self.fragments.by_name:
             raise ValueError("there are no fragments: give some, or use ReActAgent")
-        if memory is not None and not _remembers(memory):
+        if self.memory is not None and not isinstance(self.memory, AgentMemory):
             raise TypeError(
                 "memory must be an object with recall(task, session=…) and learn(lesson, "
-                f"session=…), such as a StoredMemory, not {memory!r}"
+                f"session=…), such as a StoredMemory, not {self.memory!r}"
             )
-        self.model = model
         self.runtime = as_runtime(tools)
-        self.fragments = fragments
-        self.memory = memory
-        self.max_attempts = max_attempts
-        self.max_seconds = max_seconds
-        self.evaluates = evaluates
-        self.instructions = "\n\n".join(each for each in (_INSTRUCTIONS, instructions) if each)
-        self.parameters = parameters
-        self.planner = planner
-        self.reflector = reflector
-        self.tool_choice = tool_choice
-        self.short_term = short_term
-        register(self.runtime, fragments.tools)
+        register(self.runtime, self.fragments.tools)
 
     async def run(
         self,
@@ -248,10 +217,8 @@ class Orchestrator(Stage):
             times out.
         """
         session = session or self.runtime.session_around() or ToolSession()
-        work = _LedWork(self, task, session, on_step or _ignore, on_question)
-        around = innermost()
-        is_inside = around is not None and around.host is self.runtime
-        async with nullcontext() if is_inside else self.runtime:
+        work = _LedWork(self, task, session, on_step or (lambda _step: None), on_question)
+        async with open_runtime(self.runtime):
             try:
                 async with asyncio.timeout(self.max_seconds) as limit:
                     result = await work.run(history)
@@ -315,10 +282,11 @@ class _LedWork:
     ) -> None:
         self.emit_step = emit_step
         self._lead = lead
+        self._fragments = cast("Fragments", lead.fragments)
         self._task = task
         self._session = session
         self._on_question = on_question
-        self._budget = Budget(lead.limits.max_tokens, max_calls=lead.limits.max_calls)
+        self._budget = Budget(lead.max_tokens, max_calls=lead.max_calls)
         self._turns: list[Turn] = []
         self._secrets: set[str] = set()
         self._begun = time.perf_counter()
@@ -362,7 +330,7 @@ class _LedWork:
 
     @property
     def _iterations_left(self) -> int:
-        return self._lead.limits.max_iterations - len(self._turns)
+        return self._lead.max_iterations - len(self._turns)
 
     @property
     def _wording(self) -> Wording:
@@ -383,22 +351,22 @@ class _LedWork:
             reflector=lead.reflector,
             tool_choice=lead.tool_choice,
             short_term=lead.short_term,
-            may_use=lambda tool: tool.name in lead.fragments.by_name,
+            may_use=lambda tool: tool.name in self._fragments.by_name,
         )
-        token = enclosing_work.set(EnclosingWork(self._budget, self.emit_step, self._on_question))
-        try:
-            with CollectedSecrets(self._secrets):
-                result = await agent.run(
-                    prompt,
-                    session=self._session,
-                    history=history,
-                    on_step=self._follow,
-                    on_question=self._on_question,
-                    within=self._budget,
-                )
-        finally:
-            enclosing_work.reset(token)
-        return result
+        with enclose(
+            self._secrets,
+            budget=self._budget,
+            on_step=lambda name, step: self.emit_step(FragmentStep(name, step)),
+            on_question=self._on_question,
+        ):
+            return await agent.run(
+                prompt,
+                session=self._session,
+                history=history,
+                on_step=self._follow,
+                on_question=self._on_question,
+                within=self._budget,
+            )
 
     def _follow(self, step: Step) -> None:
         if isinstance(step, TurnEnded):
@@ -408,7 +376,7 @@ class _LedWork:
 
     async def _instructions(self) -> str:
         """Return the instructions for the model, with statistics and memories."""
-        said = [self._lead.instructions]
+        said = list(filter(None, (_INSTRUCTIONS, self._lead.instructions)))
         if lines := await self._format_measures():
             said.append(self._wording.text("agent_measures", measures="\n".join(lines)))
         if memories := await self._recall():
@@ -418,12 +386,11 @@ class _LedWork:
         return "\n\n".join(said)
 
     async def _format_measures(self) -> list[str]:
-        fragments = self._lead.fragments
         try:
-            measures = await fragments.measures(self._lead.runtime.store)
+            measures = await self._fragments.measures(self._lead.runtime.store)
         except StoreError as error:
             _logger.warning("The success rates of fragments cannot be read: %s", error)
-            measures = await fragments.measures()
+            measures = await self._fragments.measures()
         return [
             "- "
             + self._wording.text(
@@ -452,22 +419,14 @@ class _LedWork:
         is_reached = result.status is not AgentStatus.FAILED and not self._budget.is_spent
         if not self._lead.evaluates or not is_reached:
             return None
-        steps = [
-            f"{call.name}: {result.status.value}"
-            for turn in self._turns
-            for call, result in zip(turn.calls, turn.results, strict=True)
-        ]
+        steps = [step for turn in self._turns for step in turn.steps]
         prompt = self._wording.text(
             "agent_evaluate_ask",
             task=self._task,
             steps="\n".join(steps)[-_MAX_STEPS_LENGTH:] or "-",
             answer=result.answer or result.message or "-",
         )
-        left = self._budget.left
-        parameters = self._lead.parameters
-        if left is not None:
-            most = min(left, parameters.max_output_tokens or left)
-            parameters = replace(parameters, max_output_tokens=most)
+        parameters = self._budget.limit(self._lead.parameters)
         try:
             said = await answer(self._lead.model, [Message.user(prompt)], (), parameters)
         except ModelError as error:
@@ -509,10 +468,6 @@ def _read(text: str, secrets: KnownSecrets) -> Evaluated:
             )
             return Evaluated(is_done, missing, lesson)
     return Evaluated(None)
-
-
-def _ignore(_step: OrchestratorStep) -> None:
-    """Ignore a step."""
 
 
 def _parts(step: OrchestratorStep) -> Iterable[ProcessorPart]:

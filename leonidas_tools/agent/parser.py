@@ -670,7 +670,7 @@ class _Reading:
         self.calls.append(ParsedCall(name=name, arguments=by_name))
 
     def _report(self, problem: str, name: str = "") -> None:
-        self.problems.append(say(f"agent_call_{problem}", **({"tool": name} if name else {})))
+        self.problems.append(say(f"agent_call_{problem}", tool=name))
 
     def _think(self, text: Any) -> None:
         if isinstance(text, str) and (said := text.strip()):

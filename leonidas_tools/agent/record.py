@@ -63,6 +63,12 @@ class Turn:
     end: EndReason = EndReason.STOP
     seconds: float = 0.0
 
+    @property
+    def steps(self) -> Sequence[str]:
+        """Return the name of each call with the status of its result."""
+        pairs = zip(self.calls, self.results, strict=True)
+        return [f"{call.name}: {result.status.value}" for call, result in pairs]
+
     def to_json(self) -> dict[str, Any]:
         """Return the turn as plain JSON, with arguments and results."""
         return {

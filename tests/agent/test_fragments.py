@@ -229,9 +229,9 @@ def test_fragments_are_found_in_a_folder_and_in_installed_packages(tmp_path, mon
     [
         (
             "description: Bakes.\ntool: [weigh]\n",
-            "unknown key; did you mean 'tools'",
+            "is not a setting; did you mean 'tools'",
         ),
-        ("tools: [weigh]\n", "description: Field required"),
+        ("tools: [weigh]\n", "description: is missing"),
         ("description: [\n", "bake.yaml:"),
         ("- 1\n", "bake.yaml"),
         ("description: A.\ndescription: B.\n", "bake.yaml:2"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -329,6 +329,14 @@ class Budget:
         """Return whether a call is left."""
         is_left = self.max_calls is None or self.calls < self.max_calls
         return is_left and (self.outer is None or self.outer.may_call)
+
+    def limit(self, parameters: ModelParameters) -> ModelParameters:
+        """Return the parameters of an answer within the tokens that are left."""
+        left = self.left
+        if left is None:
+            return parameters
+        most = min(left, parameters.max_output_tokens or left)
+        return replace(parameters, max_output_tokens=most)
 
     def add(self, usage: Usage) -> None:
         """Count the tokens of an answer."""
