@@ -35,9 +35,9 @@ from leonidas_tools.agent.models.model import (
     estimated_tokens,
     ids_in,
     new_id,
+    object_of,
     strip_decoration,
 )
-from leonidas_tools.agent.models.written import object_of
 from leonidas_tools.agent.parameters import AdjustedParameters
 from leonidas_tools.agent.parser import (
     INPUT,

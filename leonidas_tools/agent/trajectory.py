@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.agent.models.model import object_of
 from leonidas_tools.agent.models.openai_model import chat_function, chat_message, names_in
-from leonidas_tools.agent.models.written import object_of
 from leonidas_tools.redaction import MASK, PLAIN_REDACTION, KnownSecrets
 from leonidas_tools.tools.names import undotted_names
 

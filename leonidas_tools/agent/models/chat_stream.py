@@ -16,9 +16,9 @@ from leonidas_tools.agent.models.model import (
     TextDelta,
     Usage,
     new_id,
+    parse_arguments,
     strip_decoration,
 )
-from leonidas_tools.agent.models.written import parse_arguments
 from leonidas_tools.errors import ModelError
 
 if TYPE_CHECKING:

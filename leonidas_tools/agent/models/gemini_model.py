@@ -21,8 +21,8 @@ from leonidas_tools.agent.models.model import (
     Usage,
     ids_in,
     new_id,
+    object_of,
 )
-from leonidas_tools.agent.models.written import object_of
 from leonidas_tools.errors import ConfigurationError, ModelError
 from leonidas_tools.redaction import KnownSecrets
 

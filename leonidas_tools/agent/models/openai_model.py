@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel, connection_errors
 from leonidas_tools.agent.models.chat_stream import AnswerReader, error_text, read_events
-from leonidas_tools.agent.models.model import Chunk, Declared, Message, ModelParameters, ids_in
-from leonidas_tools.agent.models.written import format_arguments
+from leonidas_tools.agent.models.model import (
+    Chunk,
+    Declared,
+    Message,
+    ModelParameters,
+    format_arguments,
+    ids_in,
+)
 from leonidas_tools.errors import ConfigurationError, ModelError
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.addresses import shown_place
