@@ -80,7 +80,8 @@ if TYPE_CHECKING:
     from leonidas_tools.agent.models.model import Chunk, Model, ModelParameters
     from leonidas_tools.agent.parser import ParsedCall
     from leonidas_tools.agent.planner import Planner
-    from leonidas_tools.agent.reflector import Correction, Reflection, Reflector
+    from leonidas_tools.agent.record import Correction
+    from leonidas_tools.agent.reflector import Reflection, Reflector
     from leonidas_tools.agent.tool_choice import ToolChoice
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.results.texts import Wording

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leonidas_tools.agent.models.model import Message, ModelCall
-    from leonidas_tools.agent.reflector import Correction
     from leonidas_tools.calls.call import ToolResult
     from leonidas_tools.runtime.declared import Declaration
 
@@ -31,6 +30,16 @@ class AgentStatus(StrEnum):
     STOPPED = "stopped"
     LIMIT = "limit"
     FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Correction:
+    """The corrected code of a failed call, and its result."""
+
+    call_id: str
+    code: str
+    result: ToolResult
+    usage: Usage = field(default_factory=Usage)
 
 
 @record

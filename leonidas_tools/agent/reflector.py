@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.agent.malformed_json import code_in
-from leonidas_tools.agent.models.model import EndReason, Message, Usage, answer
+from leonidas_tools.agent.models.model import EndReason, Message, answer
+from leonidas_tools.agent.record import Correction
 from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.results.texts import AS_IT_IS, say
 from leonidas_tools.session.tasks import TaskStatus
@@ -50,16 +51,6 @@ class Reflection:
     reason: str = ""
     advice: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Correction:
-    """The corrected code of a failed call, and its result."""
-
-    call_id: str
-    code: str
-    result: ToolResult
-    usage: Usage = field(default_factory=Usage)
 
 
 class Reflector:

@@ -7,7 +7,6 @@ import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel, connection_errors
 from leonidas_tools.agent.models.chat_stream import AnswerReader, error_text, read_events
 from leonidas_tools.agent.models.model import (
     Chunk,
@@ -17,8 +16,12 @@ from leonidas_tools.agent.models.model import (
     format_arguments,
     ids_in,
 )
+from leonidas_tools.agent.models.served_model import (
+    ServedModel,
+    connection_error,
+    connection_errors,
+)
 from leonidas_tools.errors import ConfigurationError, ModelError
-from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.addresses import shown_place
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.tools.names import undotted_names
@@ -97,9 +100,6 @@ class OpenAIModel(ServedModel):
         tool_choice: str | None = None,
     ) -> None:
         self.calls_functions = calls_functions
-        limits = AnswerLimits(
-            timeout_seconds=timeout_seconds, retries=retries, backoff_seconds=backoff_seconds
-        )
         if base_url is None:
             base_url = os.environ.get("OPENAI_BASE_URL") or None
             api_key = api_key or os.environ.get("OPENAI_API_KEY")
@@ -109,8 +109,13 @@ class OpenAIModel(ServedModel):
                     "another server"
                 )
         headers = dict(headers or {})
-        secrets = [*([api_key] if api_key else ()), *headers.values()]
-        super().__init__(model, limits, KnownSecrets(secrets))
+        super().__init__(
+            model,
+            filter(None, [api_key, *headers.values()]),
+            timeout_seconds=timeout_seconds,
+            retries=retries,
+            backoff_seconds=backoff_seconds,
+        )
         self._base_url = base_url
         self._api_key = api_key or _NO_KEY
         self._headers = headers
@@ -144,7 +149,7 @@ class OpenAIModel(ServedModel):
                 if not self._leave_out(error, body, declared, names):
                     raise _status_error(error, declares=bool(declared)) from None
             except (openai.OpenAIError, *connection_errors()) as error:
-                raise _connection_error(error.__cause__ or error) from None
+                raise connection_error(error.__cause__ or error) from None
             except (ValueError, TypeError, RecursionError) as error:
                 raise ModelError(f"the request cannot be sent: {error}", reason="request") from None
             else:
@@ -354,15 +359,6 @@ def _find_refused_tool(
     places = _TOOL_INDEX.findall(text)
     at = int(places[-1]) if places else len(tools)
     return tools[at] if at < len(tools) else None
-
-
-def _connection_error(error: BaseException) -> ModelError:
-    return ModelError(
-        f"the connection to the server failed ({type(error).__name__}): check its address and that "
-        "it runs",
-        reason="connection",
-        retryable=True,
-    )
 
 
 def _status_error(error: openai.APIStatusError, *, declares: bool) -> ModelError:
