@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from genai_processors.content_api import ProcessorPart
 
@@ -96,7 +96,6 @@ OrchestratorStep: TypeAlias = "Recalled | Step | FragmentStep | Evaluated | Lear
 """One event of a run; the `AgentResult` is the last."""
 
 
-@dataclass(eq=False, repr=False)
 class Orchestrator(Stage):
     """An agent that delegates parts of a task to fragments, evaluates the outcome, and learns.
 
@@ -141,56 +140,59 @@ class Orchestrator(Stage):
         'Rye.'
     """
 
-    model: Model
-    tools: InitVar[ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]]] = ()
-    _: KW_ONLY
-    fragments: Fragments | Iterable[Fragment]
-    models: InitVar[Mapping[str, Model] | None] = None
-    memory: AgentMemory | None = None
-    max_iterations: int = 10
-    max_calls: int = 60
-    max_tokens: int | None = None
-    max_attempts: int = 2
-    max_seconds: float | None = None
-    evaluates: bool = True
-    instructions: str = ""
-    parameters: ModelParameters = DEFAULT_PARAMETERS
-    planner: Planner | None = None
-    reflector: Reflector | None = None
-    tool_choice: ToolChoice | None = None
-    short_term: ShortTermMemory | None = None
-    runtime: ToolRuntime = field(init=False)
-
-    def __post_init__(
+    def __init__(  # noqa: PLR0913 - optional arguments
         self,
-        tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]],
-        models: Mapping[str, Model] | None,
+        model: Model,
+        tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]] = (),
+        *,
+        fragments: Fragments | Iterable[Fragment],
+        models: Mapping[str, Model] | None = None,
+        memory: AgentMemory | None = None,
+        max_iterations: int = 10,
+        max_calls: int = 60,
+        max_tokens: int | None = None,
+        max_attempts: int = 2,
+        max_seconds: float | None = None,
+        evaluates: bool = True,
+        instructions: str = "",
+        parameters: ModelParameters = DEFAULT_PARAMETERS,
+        planner: Planner | None = None,
+        reflector: Reflector | None = None,
+        tool_choice: ToolChoice | None = None,
+        short_term: ShortTermMemory | None = None,
     ) -> None:
+        self.model = model
+        self.max_iterations, self.max_calls, self.max_tokens = max_iterations, max_calls, max_tokens
+        self.max_attempts, self.max_seconds = max_attempts, max_seconds
+        self.memory, self.evaluates, self.instructions = memory, evaluates, instructions
+        self.parameters, self.short_term = parameters, short_term
+        self.planner, self.reflector, self.tool_choice = planner, reflector, tool_choice
         check_bounds(self, "max_iterations", "max_calls", "max_tokens", "max_attempts")
-        if self.max_seconds is not None and self.max_seconds <= 0:
-            raise ValueError(f"max_seconds must be above 0, not {self.max_seconds!r}")
-        if not isinstance(self.fragments, Fragments):
-            self.fragments = Fragments(
-                self.model,
-                self.fragments,
+        if max_seconds is not None and max_seconds <= 0:
+            raise ValueError(f"max_seconds must be above 0, not {max_seconds!r}")
+        if not isinstance(fragments, Fragments):
+            fragments = Fragments(
+                model,
+                fragments,
                 models=models,
-                reflector=self.reflector,
-                parameters=self.parameters,
-                short_term=self.short_term,
+                reflector=reflector,
+                parameters=parameters,
+                short_term=short_term,
             )
         elif models is not None:
             raise ValueError(
                 "models cannot be given with Fragments, which have their own: set it there"
             )
-        if not self.fragments.by_name:
+        if not fragments.by_name:
             raise ValueError("there are no fragments: give some, or use ReActAgent")
-        if self.memory is not None and not isinstance(self.memory, AgentMemory):
+        if memory is not None and not isinstance(memory, AgentMemory):
             raise TypeError(
                 "memory must be an object with recall(task, session=…) and learn(lesson, "
-                f"session=…), such as a StoredMemory, not {self.memory!r}"
+                f"session=…), such as a StoredMemory, not {memory!r}"
             )
+        self.fragments = fragments
         self.runtime = as_runtime(tools)
-        register(self.runtime, self.fragments.tools)
+        register(self.runtime, fragments.tools)
 
     async def run(
         self,
@@ -225,7 +227,13 @@ class Orchestrator(Stage):
             except TimeoutError:
                 if not limit.expired():
                     raise
-                result = work.late(history)
+                result = AgentResult(
+                    status=AgentStatus.LIMIT,
+                    reason="max_seconds",
+                    message=work.wording.text("fragment_late", seconds=f"{self.max_seconds:g}"),
+                    messages=(*history, Message.user(task)),
+                )
+        result = replace(result, **work.record())
         work.emit_step(result)
         return result
 
@@ -282,7 +290,6 @@ class _LedWork:
     ) -> None:
         self.emit_step = emit_step
         self._lead = lead
-        self._fragments = cast("Fragments", lead.fragments)
         self._task = task
         self._session = session
         self._on_question = on_question
@@ -300,27 +307,18 @@ class _LedWork:
             evaluated = await self._evaluate(result)
             if not result.ok or evaluated is None or evaluated.is_done is not False:
                 break
-            result = self._mark_incomplete(result, evaluated)
+            missing = f"missing: {evaluated.missing or 'the task is not done'}"
+            result = replace(result, status=AgentStatus.LIMIT, reason="not_done", message=missing)
             if attempt == self._lead.max_attempts or self._iterations_left < 1:
                 break
             history = [each for each in result.messages if each.role != "system"]
-            missing = evaluated.missing or "-"
-            prompt = self._wording.text("agent_not_done", missing=missing)
+            prompt = self.wording.text("agent_not_done", missing=evaluated.missing or "-")
         if evaluated is not None and evaluated.lesson:
             await self._learn(evaluated.lesson)
-        return replace(result, **self._record())
+        return result
 
-    def late(self, history: Sequence[Message]) -> AgentResult:
-        """Return the result of a task that timed out, with the turns so far."""
-        return AgentResult(
-            status=AgentStatus.LIMIT,
-            reason="max_seconds",
-            message=self._wording.text("fragment_late", seconds=f"{self._lead.max_seconds:g}"),
-            messages=(*history, Message.user(self._task)),
-            **self._record(),
-        )
-
-    def _record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
+        """Return the record of the whole work."""
         return {
             "turns": tuple(self._turns),
             "usage": self._budget.used,
@@ -333,7 +331,8 @@ class _LedWork:
         return self._lead.max_iterations - len(self._turns)
 
     @property
-    def _wording(self) -> Wording:
+    def wording(self) -> Wording:
+        """Return the texts of the settings."""
         return self._lead.runtime.settings.current.wording or AS_IT_IS
 
     async def _attempt(
@@ -351,7 +350,7 @@ class _LedWork:
             reflector=lead.reflector,
             tool_choice=lead.tool_choice,
             short_term=lead.short_term,
-            may_use=lambda tool: tool.name in self._fragments.by_name,
+            may_use=lambda tool: tool.name in self._lead.fragments.by_name,
         )
         with enclose(
             self._secrets,
@@ -378,22 +377,22 @@ class _LedWork:
         """Return the instructions for the model, with statistics and memories."""
         said = list(filter(None, (_INSTRUCTIONS, self._lead.instructions)))
         if lines := await self._format_measures():
-            said.append(self._wording.text("agent_measures", measures="\n".join(lines)))
+            said.append(self.wording.text("agent_measures", measures="\n".join(lines)))
         if memories := await self._recall():
             self.emit_step(Recalled(memories))
             listed = "\n".join(f"- {each}" for each in memories)
-            said.append(self._wording.text("agent_recalled", memories=listed))
+            said.append(self.wording.text("agent_recalled", memories=listed))
         return "\n\n".join(said)
 
     async def _format_measures(self) -> list[str]:
         try:
-            measures = await self._fragments.measures(self._lead.runtime.store)
+            measures = await self._lead.fragments.measures(self._lead.runtime.store)
         except StoreError as error:
             _logger.warning("The success rates of fragments cannot be read: %s", error)
-            measures = await self._fragments.measures()
+            measures = await self._lead.fragments.measures()
         return [
             "- "
-            + self._wording.text(
+            + self.wording.text(
                 "agent_measure",
                 name=name,
                 successes=each.successes,
@@ -420,7 +419,7 @@ class _LedWork:
         if not self._lead.evaluates or not is_reached:
             return None
         steps = [step for turn in self._turns for step in turn.steps]
-        prompt = self._wording.text(
+        prompt = self.wording.text(
             "agent_evaluate_ask",
             task=self._task,
             steps="\n".join(steps)[-_MAX_STEPS_LENGTH:] or "-",
@@ -436,12 +435,6 @@ class _LedWork:
         evaluated = _read(said.text, KnownSecrets(self._secrets))
         self.emit_step(evaluated)
         return evaluated
-
-    def _mark_incomplete(self, result: AgentResult, evaluated: Evaluated) -> AgentResult:
-        missing = evaluated.missing or "the task is not done"
-        return replace(
-            result, status=AgentStatus.LIMIT, reason="not_done", message=f"missing: {missing}"
-        )
 
     async def _learn(self, lesson: str) -> None:
         memory = self._lead.memory
