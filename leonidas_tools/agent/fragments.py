@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget
-from leonidas_tools.agent.react import ReActAgent, enclosing_work
+from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Model, ModelParameters
+from leonidas_tools.agent.react import ReActAgent, Step, enclosing_work
 from leonidas_tools.agent.sub_agent import (
     OF_THE_VOICE,
+    OpensModel,
     SubAgent,
     Task,
     nesting,
@@ -48,10 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leonidas_tools.agent.memory import ShortTermMemory
-    from leonidas_tools.agent.models.model import Model, ModelParameters
-    from leonidas_tools.agent.react import Step
     from leonidas_tools.agent.reflector import Reflector
-    from leonidas_tools.agent.sub_agent import OpensModel
     from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.store.store import Store
     from leonidas_tools.tools.registry import AnyTool

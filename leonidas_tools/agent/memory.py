@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
     Message,
+    Model,
+    ModelParameters,
     Usage,
     answer,
     estimated_tokens,
@@ -19,7 +21,6 @@ from leonidas_tools.redaction.visible import visible_logger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.agent.models.model import Model, ModelParameters
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.embeddings import Embedder
     from leonidas_tools.results.texts import Wording

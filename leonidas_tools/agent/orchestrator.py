@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.agent.fragments import Fragments, FragmentStep, register
+from leonidas_tools.agent.fragments import Fragment, Fragments, FragmentStep, register
 from leonidas_tools.agent.malformed_json import json_values
-from leonidas_tools.agent.memory import AgentMemory
-from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Message, answer
+from leonidas_tools.agent.memory import AgentMemory, ShortTermMemory
+from leonidas_tools.agent.models.model import (
+    DEFAULT_PARAMETERS,
+    Budget,
+    Message,
+    Model,
+    ModelParameters,
+    answer,
+)
 from leonidas_tools.agent.react import (
     STATUS_SUBSTREAM,
+    OnQuestion,
     ReActAgent,
+    Step,
     TurnEnded,
     as_runtime,
     check_bounds,
@@ -25,14 +34,14 @@ from leonidas_tools.agent.react import (
     parts_of,
     task_to_parts,
 )
-from leonidas_tools.agent.record import AgentResult, AgentStatus
+from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.approvals.untrusted import has_read_untrusted
 from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.errors import LeonidasError, ModelError, StoreError
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction import PLAIN_REDACTION, KnownSecrets
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.texts import AS_IT_IS
+from leonidas_tools.results.texts import AS_IT_IS, Wording
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
@@ -40,15 +49,9 @@ if TYPE_CHECKING:
 
     from genai_processors import processor
 
-    from leonidas_tools.agent.fragments import Fragment
-    from leonidas_tools.agent.memory import ShortTermMemory
-    from leonidas_tools.agent.models.model import Model, ModelParameters
     from leonidas_tools.agent.planner import Planner
-    from leonidas_tools.agent.react import OnQuestion, Step
-    from leonidas_tools.agent.record import Turn
     from leonidas_tools.agent.reflector import Reflector
     from leonidas_tools.agent.tool_choice import ToolChoice
-    from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.tools.registry import AnyTool
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.agent.malformed_json import json_values
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
+    Declared,
     Message,
+    Model,
+    ModelParameters,
     Usage,
     answer,
 )
-from leonidas_tools.results.texts import AS_IT_IS
-from leonidas_tools.session.tasks import TaskStatus
+from leonidas_tools.results.texts import AS_IT_IS, Wording
+from leonidas_tools.session.tasks import Task, TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.agent.models.model import Declared, Model, ModelParameters
-    from leonidas_tools.results.texts import Wording
-    from leonidas_tools.session.tasks import Task
 
 _MAX_TITLE_LENGTH = 200
 _MAX_TOOLS = 20

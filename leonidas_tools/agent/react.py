@@ -23,14 +23,17 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 from pydantic_core import to_json
 
-from leonidas_tools.agent.memory import Window
+from leonidas_tools.agent.memory import ShortTermMemory, Window
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
     Answer,
     Budget,
+    Chunk,
     EndReason,
     Message,
+    Model,
     ModelCall,
+    ModelParameters,
     answer,
     estimated_tokens,
     ids_in,
@@ -41,14 +44,15 @@ from leonidas_tools.agent.models.model import (
 from leonidas_tools.agent.parameters import AdjustedParameters
 from leonidas_tools.agent.parser import (
     INPUT,
+    ParsedCall,
     calls_within,
     markup_in,
     parse,
     read_arguments,
 )
-from leonidas_tools.agent.planner import format_plan
-from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
-from leonidas_tools.agent.reflector import ReflectorDecision
+from leonidas_tools.agent.planner import Planner, format_plan
+from leonidas_tools.agent.record import AgentResult, AgentStatus, Correction, Turn
+from leonidas_tools.agent.reflector import Reflection, Reflector, ReflectorDecision
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls.call import (
     REPEATED,
@@ -65,9 +69,9 @@ from leonidas_tools.errors import ModelError, ToolError
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.texts import AS_IT_IS, join, say
+from leonidas_tools.results.texts import AS_IT_IS, Wording, join, say
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
-from leonidas_tools.session.tasks import TaskList, TaskStatus
+from leonidas_tools.session.tasks import Task, TaskList, TaskStatus
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools.metadata import ToolEffect
 
@@ -76,17 +80,9 @@ if TYPE_CHECKING:
 
     from genai_processors import processor
 
-    from leonidas_tools.agent.memory import ShortTermMemory
-    from leonidas_tools.agent.models.model import Chunk, Model, ModelParameters
-    from leonidas_tools.agent.parser import ParsedCall
-    from leonidas_tools.agent.planner import Planner
-    from leonidas_tools.agent.record import Correction
-    from leonidas_tools.agent.reflector import Reflection, Reflector
     from leonidas_tools.agent.tool_choice import ToolChoice
     from leonidas_tools.approvals.question import Question
-    from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.declared import Declaration
-    from leonidas_tools.session.tasks import Task
     from leonidas_tools.tools.registry import AnyTool
 
 _logger = visible_logger(__name__)

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.agent.models.model import EndReason, Usage
+from leonidas_tools.agent.models.model import EndReason, Message, ModelCall, Usage
 from leonidas_tools.calls.records import record
 from leonidas_tools.redaction import KnownSecrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.agent.models.model import Message, ModelCall
     from leonidas_tools.calls.call import ToolResult
     from leonidas_tools.runtime.declared import Declaration
 

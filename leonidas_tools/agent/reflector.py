@@ -7,20 +7,22 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.agent.malformed_json import code_in
-from leonidas_tools.agent.models.model import EndReason, Message, answer
-from leonidas_tools.agent.record import Correction
-from leonidas_tools.calls.call import ResultStatus
-from leonidas_tools.results.texts import AS_IT_IS, say
-from leonidas_tools.session.tasks import TaskStatus
+from leonidas_tools.agent.models.model import (
+    EndReason,
+    Message,
+    Model,
+    ModelCall,
+    ModelParameters,
+    answer,
+)
+from leonidas_tools.agent.record import Correction, Turn
+from leonidas_tools.calls.call import ResultStatus, ToolResult
+from leonidas_tools.results.texts import AS_IT_IS, Wording, say
+from leonidas_tools.session.tasks import Task, TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from leonidas_tools.agent.models.model import Model, ModelCall, ModelParameters
-    from leonidas_tools.agent.record import Turn
-    from leonidas_tools.calls.call import ToolResult
-    from leonidas_tools.results.texts import Wording
-    from leonidas_tools.session.tasks import Task
 
 _EXACT = 0.2
 _OTHER_IDEAS = 0.9

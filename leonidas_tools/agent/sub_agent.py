@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from leonidas_tools.agent.models.model import Model
-from leonidas_tools.agent.react import ReActAgent, TurnEnded, enclose, enclosing_work
-from leonidas_tools.agent.record import AgentStatus
+from leonidas_tools.agent.models.model import Budget, Model
+from leonidas_tools.agent.react import ReActAgent, Step, TurnEnded, enclose, enclosing_work
+from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import ToolError
@@ -24,9 +24,6 @@ from leonidas_tools.tools.tool import Tool
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from leonidas_tools.agent.models.model import Budget
-    from leonidas_tools.agent.react import Step
-    from leonidas_tools.agent.record import AgentResult, Turn
     from leonidas_tools.calls.context import ToolContext
 
 OF_THE_VOICE = frozenset(each.name for each in (*action.TOOLS, *speech.TOOLS))

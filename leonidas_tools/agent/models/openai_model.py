@@ -21,7 +21,7 @@ from leonidas_tools.agent.models.served_model import (
     connection_error,
     connection_errors,
 )
-from leonidas_tools.errors import ConfigurationError, ModelError
+from leonidas_tools.errors import ConfigurationError, ModelError, ModelErrorReason
 from leonidas_tools.redaction.addresses import shown_place
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.tools.names import undotted_names
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     import openai
 
-    from leonidas_tools.errors import ModelErrorReason
 
 _logger = visible_logger(__name__)
 
