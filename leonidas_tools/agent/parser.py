@@ -307,6 +307,7 @@ _LABEL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _NONE = re.compile(r"(?:none|null|n/?a|no(?:thing| action| tool)?|nenhuma?|无)\W*", re.IGNORECASE)
+_FINAL_ANSWER = "final_answer"
 _FINISH = re.compile(r"(?:final[ _-]?(?:answer|response)|finish|answer|respond)", re.IGNORECASE)
 _NAME = re.compile(r"[^\W\d][\w.:/-]{0,127}")
 _FINAL = re.compile("final|最终", re.IGNORECASE)
@@ -510,11 +511,11 @@ class _Reading:
         name = "" if match is None else match[0].rstrip(".:,*_`") or match[0]
         first = re.split(r"[\n(\[{]", text, maxsplit=1)[0].strip()
         if _FINISH.fullmatch(first) and not self._is_known(name):
-            said = text[len(first) :] if given is None else given
+            said = text[len(first) :].lstrip(":") if given is None else given
             if said.startswith("("):
-                self.read_python(first + said, strict=False)
+                self.read_python(_FINAL_ANSWER + said, strict=False)
             if not self.answers:
-                self.answers.append(_inner(said.lstrip(":")))
+                self._call(_FINAL_ANSWER, said)
         elif match is None:
             self._report("unnamed")
         elif given is not None:
@@ -607,8 +608,8 @@ class _Reading:
         if _NONE.fullmatch(name):
             if final is not None:
                 self.answers.append(_as_text(final))
-        elif _FINISH.fullmatch(name) and not self._is_known(name):
-            self.answers.append(_inner(final if key is None else arguments))
+        elif key is None and final is not None and self._is_final(name):
+            self._add(name, {INPUT: final})
         elif key is None:
             self._add(name, {k: v for k, v in value.items() if not _OWN.fullmatch(k)})
         elif arguments is None or isinstance(arguments, dict):
@@ -635,15 +636,12 @@ class _Reading:
             return
         for call in _python_calls(tree):
             name = ast.unparse(call.func)
-            is_final = _FINISH.fullmatch(name) is not None and not self._is_known(name)
             is_call = code.startswith("[") if self._tools is None else self._is_known(name)
-            if strict and not (is_final or is_call):
+            if strict and not (is_call or self._is_final(name)):
                 return
             arguments = _python_arguments(call)
             if arguments is None:
                 self._report("unreadable", name)
-            elif is_final:
-                self.answers.append(_inner(arguments))
             else:
                 self._add(name, arguments)
 
@@ -652,22 +650,29 @@ class _Reading:
     def _call(self, name: str, text: str) -> None:
         """Add a call with arguments from text: an object, or the value of the only parameter."""
         body = _strip_fences(text)
+        if self._is_final(name):
+            self.answers.append(_inner(body))
+            return
+        plain = "" if _NONE.fullmatch(body) else body.strip(_QUOTES)
+        arguments: Mapping[str, Any] | None = {INPUT: plain} if plain else {}
         if "{" in body:
             arguments, problem = read_arguments(name, body)
-            if arguments is None:
-                self.problems.append(problem)
-                return
-        else:
-            plain = "" if _NONE.fullmatch(body) else body.strip(_QUOTES)
-            arguments = {INPUT: plain} if plain else {}
-        self._add(name, arguments)
+            self.problems += [problem] if arguments is None else []
+        if arguments is not None:
+            self._add(name, arguments)
 
     def _add(self, name: str, arguments: Mapping[str, Any]) -> None:
-        if not _NAME.fullmatch(name):
+        if self._is_final(name):
+            self.answers.append(_inner(dict(arguments)))
+        elif not _NAME.fullmatch(name):
             self._report("unnamed")
-            return
-        by_name = {str(key): value for key, value in arguments.items()}
-        self.calls.append(ParsedCall(name=name, arguments=by_name))
+        else:
+            by_name = {str(key): value for key, value in arguments.items()}
+            self.calls.append(ParsedCall(name=name, arguments=by_name))
+
+    def _is_final(self, name: str) -> bool:
+        """Return whether a call means the final answer."""
+        return _FINISH.fullmatch(name) is not None and not self._is_known(name)
 
     def _report(self, problem: str, name: str = "") -> None:
         self.problems.append(say(f"agent_call_{problem}", tool=name))

@@ -390,9 +390,13 @@ class _Run:
         if innermost() is None:  # else the run belongs to the turn of the enclosing call
             self._session.get(Turns).next()
         self._late.follow()
-        self._tools = self._select_tools()
+        declared = self._agent.runtime.declared(self._session) if self._agent.enable_tools else ()
+        self._tools: Sequence[Declaration] = [e for e in declared if self._may_use(e.tool)]
         if self._agent.tool_choice is not None:
-            await self._choose(self._agent.tool_choice, task)
+            try:
+                self._tools = await self._agent.tool_choice.choose(task, self._tools)
+            except ModelError as error:
+                self._end(AgentStatus.FAILED, error.reason, f"no tools were chosen: {error}")
         system = self._system()
         self._messages = [Message.system(system)] if system else []
         self._messages += [*history, Message.user(task)]
@@ -430,8 +434,8 @@ class _Run:
         """Yield the steps of an answer, before its calls run."""
         thought, calls = response.reply.thought, response.reply.calls
         if thought:
-            shown = KnownSecrets(self._secrets).text(thought)[:_MAX_THOUGHT_LENGTH]
-            self._emit_step(step="thought", message=shown)
+            shown = KnownSecrets(self._secrets).text(thought) if self._secrets else thought
+            self._emit_step(step="thought", message=shown[:_MAX_THOUGHT_LENGTH])
             yield Thought(thought)
         if calls:
             self._emit_step(step="action", tools=[call.name for call in calls])
@@ -560,20 +564,6 @@ class _Run:
 
     # Asking the model
 
-    async def _choose(self, choice: ToolChoice, task: str) -> None:
-        """Keep only the tools that are relevant to the task."""
-        try:
-            self._tools = await choice.choose(task, self._tools)
-        except ModelError as error:
-            self._end(AgentStatus.FAILED, error.reason, f"no tools were chosen: {error}")
-
-    def _select_tools(self) -> Sequence[Declaration]:
-        """Return the tools of the model, except tools that report a user's answer."""
-        if not self._agent.enable_tools:
-            return ()
-        declared = self._agent.runtime.declared(self._session)
-        return [each for each in declared if self._may_use(each.tool)]
-
     def _may_use(self, tool: AnyTool) -> bool:
         may_use = self._agent.may_use
         return not tool.metadata.answers_questions and (may_use is None or may_use(tool))
@@ -598,8 +588,9 @@ class _Run:
         """Send a request to the model, and end the run if the model does not answer."""
         if self._window is not None:
             self._budget.add(await self._window.fit(self._messages, self._wording))
+        asked = sum(estimated_tokens(message.text) for message in self._visible_messages())
         left = self._budget.left
-        if left is not None and (left == 0 or self._is_longer(left)):
+        if left is not None and (left == 0 or asked > left):
             self._end(AgentStatus.LIMIT, "max_tokens")
             return None
         is_last = number > 1 and (
@@ -629,7 +620,9 @@ class _Run:
         except ModelError as error:
             if error.reason != "tools_unsupported" or self._agent.function_calling == "native":
                 raise
-        self._use_text_calls()
+        self._is_native = False  # the tools are described in the prompt from now on
+        rest = [message for message in self._messages if message.role != "system"]
+        self._messages = [Message.system(self._system()), *rest]
         return await self._answer()
 
     def _visible_messages(self) -> Sequence[Message]:
@@ -637,12 +630,6 @@ class _Run:
         if self._window is None:
             return self._messages
         return self._window.visible_messages(self._messages, self._wording)
-
-    def _use_text_calls(self) -> None:
-        """Describe the tools in the prompt from now on, as the server accepts no declarations."""
-        self._is_native = False
-        rest = [message for message in self._messages if message.role != "system"]
-        self._messages = [Message.system(self._system()), *rest]
 
     def _parameters(self) -> ModelParameters:
         """Return the parameters of the next request, within the remaining tokens."""
@@ -657,10 +644,6 @@ class _Run:
         elif self._tools and not self._is_native:
             parameters = replace(parameters, stop=(*parameters.stop, _STOP))
         return parameters
-
-    def _is_longer(self, left: int) -> bool:
-        """Return whether the messages alone have more tokens than are left."""
-        return sum(estimated_tokens(message.text) for message in self._visible_messages()) > left
 
     # Reading its answer
 
@@ -975,10 +958,6 @@ class _LateResults:
         if self._on_question is not None and self._is_own(question.call.id or ""):
             self._on_question(question.call, self._desk.pending_result(question))
 
-    def _own_questions(self) -> list[Question]:
-        requests = [r for r in self._desk.pending() if r.call_id is not None]
-        return [self._desk.question(r.id) for r in requests if self._is_own(r.call_id or "")]
-
     def _is_own(self, call_id: str) -> bool:
         return call_id.startswith(self._id_prefix)
 
@@ -999,8 +978,9 @@ class _LateResults:
         """Withdraw the open questions, and return the ids of the waiting calls."""
         for end in self._ends:
             end()
-        for question in self._own_questions():
-            self._desk.withdraw(question)
+        for request in self._desk.pending():
+            if request.call_id is not None and self._is_own(request.call_id):
+                self._desk.withdraw(self._desk.question(request.id))
         return self._waiting
 
 
