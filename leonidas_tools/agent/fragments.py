@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib.metadata import entry_points
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Model, ModelParameters
-from leonidas_tools.agent.react import ReActAgent, Step, enclosing_work
+from leonidas_tools.agent.react import ReActAgent, Step, check_bounds, enclosing_work
 from leonidas_tools.agent.sub_agent import (
     OF_THE_VOICE,
     OpensModel,
@@ -155,6 +155,7 @@ class _FragmentFile(SettingsModel):
     max_seconds: Duration = 600.0
 
 
+@dataclass(eq=False, repr=False)
 class Fragments:
     """Fragments as tools: a model delegates a task to a fragment by calling it.
 
@@ -185,34 +186,28 @@ class Fragments:
         'Rye.'
     """
 
-    def __init__(  # noqa: PLR0913 - optional arguments
-        self,
-        model: Model | OpensModel,
-        fragments: Iterable[Fragment],
-        *,
-        models: Mapping[str, Model | OpensModel] | None = None,
-        reflector: Reflector | None = None,
-        max_depth: int = 3,
-        parameters: ModelParameters = DEFAULT_PARAMETERS,
-        short_term: ShortTermMemory | None = None,
-    ) -> None:
-        if max_depth < 1:
-            raise ValueError(f"max_depth must be 1 or more, not {max_depth!r}")
+    model: Model | OpensModel
+    fragments: InitVar[Iterable[Fragment]]
+    _: KW_ONLY
+    models: Mapping[str, Model | OpensModel] | None = None
+    reflector: Reflector | None = None
+    max_depth: int = 3
+    parameters: ModelParameters = DEFAULT_PARAMETERS
+    short_term: ShortTermMemory | None = None
+    by_name: Mapping[str, Fragment] = field(init=False)
+    tools: tuple[Tool[..., Any], ...] = field(init=False)
+    """The tools to add to a runtime, in addition to those that fragments name."""
+
+    def __post_init__(self, fragments: Iterable[Fragment]) -> None:
+        check_bounds(self, "max_depth")
         self.by_name = _by_name(fragments)
-        self.max_depth = max_depth
-        self._model = model
-        self._models = dict(models or {})
-        self._reflector = reflector
-        self._parameters = parameters
-        self._short_term = short_term
         self._measured: dict[str, FragmentMeasures] = {}
         self._tools_by_fragment: dict[str, list[AnyTool]] = {}
         for fragment in self.by_name.values():
             _check_names(fragment.name, "fragments", fragment.fragments, self.by_name)
             if fragment.model is not None:
-                _check_names(fragment.name, "model", [fragment.model], self._models)
-        self.tools: tuple[Tool[..., Any], ...] = tuple(map(self._tool, self.by_name.values()))
-        """The tools to add to a runtime, in addition to those that fragments name."""
+                _check_names(fragment.name, "model", [fragment.model], self.models or ())
+        self.tools = tuple(map(self._tool, self.by_name.values()))
 
     async def measures(self, store: Store | None = None) -> Mapping[str, FragmentMeasures]:
         """Return the statistics of the fragments, by name.
@@ -260,7 +255,7 @@ class Fragments:
 
         sub_agent = SubAgent(
             kind="fragment",
-            model=self._model if fragment.model is None else self._models[fragment.model],
+            model=self.model if fragment.model is None else (self.models or {})[fragment.model],
             make=partial(self._agent, fragment, runtime),
             max_seconds=fragment.max_seconds,
             budget=budget,
@@ -284,10 +279,10 @@ class Fragments:
             runtime,
             max_iterations=fragment.max_iterations,
             instructions=fragment.instructions,
-            parameters=self._parameters,
-            reflector=self._reflector,
+            parameters=self.parameters,
+            reflector=self.reflector,
             may_use=may_use,
-            short_term=self._short_term,
+            short_term=self.short_term,
         )
 
     def _register_tools(self, fragment: Fragment, runtime: ToolRuntime) -> frozenset[str]:

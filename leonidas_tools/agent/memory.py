@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from leonidas_tools.agent.models.model import (
@@ -98,7 +98,7 @@ class Window:
 
     async def fit(self, messages: Sequence[Message], wording: Wording) -> Usage:
         """Summarize the oldest messages if the token limit is exceeded; return the token usage."""
-        if _tokens(self.visible_messages(messages, wording)) <= self._memory.max_tokens:
+        if tokens_of(self.visible_messages(messages, wording)) <= self._memory.max_tokens:
             return Usage()
         rest = [message for message in messages if message.role != "system"]
         begin = self._new_begin(rest)
@@ -134,11 +134,12 @@ class Window:
             if message.role == "assistant" and place > self._task
         ]
         half = self._memory.max_tokens // 2
-        fitting = (place for place in begins if _tokens(rest[place:]) <= half)
+        fitting = (place for place in begins if tokens_of(rest[place:]) <= half)
         return next(fitting, begins[-1] if begins else self._begin)
 
 
-def _tokens(messages: Sequence[Message]) -> int:
+def tokens_of(messages: Sequence[Message]) -> int:
+    """Estimate the number of tokens of messages with their calls."""
     return sum(
         estimated_tokens(message.text) + sum(estimated_tokens(str(call)) for call in message.calls)
         for message in messages
@@ -170,6 +171,7 @@ class AgentMemory(Protocol):
         """Keep a lesson from a task."""
 
 
+@dataclass
 class StoredMemory:
     """Keeps the lessons of an agent among the memories of its user, and recalls them for a task.
 
@@ -194,20 +196,15 @@ class StoredMemory:
         >>> memory = StoredMemory(store.memories, LocalEmbedder())
     """
 
-    def __init__(
-        self,
-        keeper: MemoryTable,
-        embedder: Embedder,
-        *,
-        limit: int = 5,
-        least_similarity: float = 0.0,
-    ) -> None:
-        if limit < 1:
-            raise ValueError(f"limit must be 1 or more, not {limit!r}")
-        self._keeper = keeper
-        self._embedder = embedder
-        self._limit = limit
-        self._least_similarity = least_similarity
+    keeper: MemoryTable
+    embedder: Embedder
+    _: KW_ONLY
+    limit: int = 5
+    least_similarity: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"limit must be 1 or more, not {self.limit!r}")
 
     async def recall(self, task: str, *, session: ToolSession) -> Sequence[str]:
         """Return the memories of the user that are relevant to a task, the nearest first.
@@ -220,14 +217,14 @@ class StoredMemory:
             ModelError: The task cannot be embedded.
             StoreError: The memories cannot be read.
         """
-        user, least = user_of(session), self._least_similarity
-        found = await self._keeper.recall(user, task, self._embedder, limit=_MAX_LOOKED_AT)
+        user, least = user_of(session), self.least_similarity
+        found = await self.keeper.recall(user, task, self.embedder, limit=_MAX_LOOKED_AT)
         texts = [
             each.text
             for each in found
             if each.source in _OWN_SOURCES and (each.similarity or 0.0) >= least
         ]
-        return texts[: self._limit]
+        return texts[: self.limit]
 
     async def learn(self, lesson: str, *, session: ToolSession) -> None:
         """Keep a lesson for the user; do not keep a known lesson twice.
@@ -243,4 +240,4 @@ class StoredMemory:
         """
         text = lesson.strip()[:_MAX_LESSON_LENGTH]
         if text:
-            await self._keeper.remember(user_of(session), [text], self._embedder, source=SOURCE)
+            await self.keeper.remember(user_of(session), [text], self.embedder, source=SOURCE)

@@ -23,7 +23,7 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 from pydantic_core import to_json
 
-from leonidas_tools.agent.memory import ShortTermMemory, Window
+from leonidas_tools.agent.memory import ShortTermMemory, Window, tokens_of
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
     Answer,
@@ -35,7 +35,6 @@ from leonidas_tools.agent.models.model import (
     ModelCall,
     ModelParameters,
     answer,
-    estimated_tokens,
     ids_in,
     new_id,
     object_of,
@@ -588,9 +587,8 @@ class _Run:
         """Send a request to the model, and end the run if the model does not answer."""
         if self._window is not None:
             self._budget.add(await self._window.fit(self._messages, self._wording))
-        asked = sum(estimated_tokens(message.text) for message in self._visible_messages())
         left = self._budget.left
-        if left is not None and (left == 0 or asked > left):
+        if left is not None and (left == 0 or tokens_of(self._visible_messages()) > left):
             self._end(AgentStatus.LIMIT, "max_tokens")
             return None
         is_last = number > 1 and (

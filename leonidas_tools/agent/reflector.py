@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from leonidas_tools.results.texts import AS_IT_IS, Wording, say
 from leonidas_tools.session.tasks import Task, TaskStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 
 _EXACT = 0.2
@@ -55,6 +55,7 @@ class Reflection:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass
 class Reflector:
     """Decides by rules, which costs no tokens, except to correct code.
 
@@ -67,18 +68,11 @@ class Reflector:
         max_failures: The number of turns in a row without success after which the run stops.
     """
 
-    def __init__(
-        self,
-        model: Model | None = None,
-        *,
-        code_tools: Sequence[str] = ("execute_code",),
-        max_corrections: int = 2,
-        max_failures: int = 3,
-    ) -> None:
-        self.model = model
-        self.code_tools = frozenset(code_tools)
-        self.max_corrections = max_corrections
-        self.max_failures = max_failures
+    model: Model | None = None
+    _: KW_ONLY
+    code_tools: Collection[str] = ("execute_code",)
+    max_corrections: int = 2
+    max_failures: int = 3
 
     def reflect(
         self, turns: Sequence[Turn], parameters: ModelParameters, tasks: Sequence[Task] = ()

@@ -184,6 +184,11 @@ class OpenAIModel(ServedModel):
         """Return the body of a request, without the parameters that the server has refused."""
         left_out = self._left_out
         reasoning = None if self._reasoning_field in left_out else self._reasoning_field
+        choice: Any = self._tool_choice
+        if choice not in (None, "auto", "required", "none"):
+            choice = {"type": "function", "function": {"name": names.get(choice, choice)}}
+        schema = parameters.response_schema
+        answer_format = {"name": "answer", "schema": schema}
         options: dict[str, Any] = {
             "stream_options": {"include_usage": True},
             "temperature": parameters.temperature,
@@ -192,8 +197,10 @@ class OpenAIModel(ServedModel):
             "seed": parameters.seed,
             "stop": list(parameters.stop) or None,
             "tools": [chat_function(tool, names) for tool in tools] or None,
-            "tool_choice": _tool_choice(self._tool_choice, names) if tools else None,
-            "response_format": _response_format(parameters.response_schema),
+            "tool_choice": choice if tools else None,
+            "response_format": None
+            if schema is None
+            else {"type": "json_schema", "json_schema": answer_format},
         }
         for name, other in _INSTEAD.items():
             options |= {other: options[name] if name in left_out else None}
@@ -273,18 +280,6 @@ def _openai() -> Any:
             "openai is not installed: pip install 'leonidas-tools[agent]'"
         ) from None
     return openai
-
-
-def _tool_choice(choice: str | None, names: Mapping[str, str]) -> Any:
-    if choice in (None, "auto", "required", "none"):
-        return choice
-    return {"type": "function", "function": {"name": names.get(choice, choice)}}
-
-
-def _response_format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if schema is None:
-        return None
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 
 
 def chat_function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
