@@ -11,13 +11,14 @@ from pydantic import Field
 
 from leonidas_tools.agent.memory import ShortTermMemory
 from leonidas_tools.agent.models import GeminiModel, OpenAIModel
-from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Model, ModelParameters
+from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Model, ModelParameters
 from leonidas_tools.agent.react import CallsMade, ReActAgent, Step, check_bounds
 from leonidas_tools.agent.sub_agent import (
     OF_THE_VOICE,
     OpensModel,
     SubAgent,
     Task,
+    budget_within,
     nesting,
     runtime_around,
     sub_agent_tool,
@@ -153,7 +154,7 @@ class Delegation:
             model=self.model,
             make=partial(self._agent, runtime, withheld),
             max_seconds=self.max_seconds,
-            budget=Budget(self.max_tokens, max_calls=self.max_calls),
+            budget=budget_within(self.max_tokens, self.max_calls),
             secrets=secrets,
         )
         running.tasks[ctx.call.trace_id] = task

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Model, ModelParameters
+from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Model, ModelParameters
 from leonidas_tools.agent.react import ReActAgent, Step, check_bounds, enclosing_work
 from leonidas_tools.agent.sub_agent import (
     OF_THE_VOICE,
     OpensModel,
     SubAgent,
     Task,
+    budget_within,
     nesting,
     runtime_around,
     sub_agent_tool,
@@ -246,8 +247,7 @@ class Fragments:
             message = say("fragment_too_deep", most=self.max_depth)
             raise ToolError(message, status="limited", reason_code="max_depth")
         work = enclosing_work.get()
-        outer = None if work is None else work.budget
-        budget = Budget(fragment.max_tokens, max_calls=fragment.max_calls, outer=outer)
+        budget = budget_within(fragment.max_tokens, fragment.max_calls)
 
         def follow(step: Step) -> None:
             if work is not None and work.on_step is not None:

@@ -301,9 +301,9 @@ _LABELS = {
     "question": "question|pergunta|user|human|usu[aá]rio|问题|用户",
 }
 _LABEL = re.compile(
-    r"^[ \t>#*_\-]*(?:\d+[.)]\s*)?\[?(?:"
+    r"^[ \t>#*_\-]*(?:\d+[.)]\s*)?[\[【]?(?:"
     + "|".join(f"(?P<{kind}>{names})" for kind, names in reversed(_LABELS.items()))
-    + r")(?:[ \t]*\#?\d+)?\]?[ \t]*[*_`]*[ \t]*[:\uff1a][ \t]*[*_]*",
+    + r")(?:[ \t]*\#?\d+)?(?:】|\]?[ \t]*[*_`]*[ \t]*[:\uff1a])[ \t]*[*_]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _NONE = re.compile(r"(?:none|null|n/?a|no(?:thing| action| tool)?|nenhuma?|无)\W*", re.IGNORECASE)

@@ -80,6 +80,12 @@ def nesting(names: Container[str]) -> int:
     return depth
 
 
+def budget_within(max_tokens: int | None, max_calls: int) -> Budget:
+    """Return a budget within that of the enclosing work, if there is one."""
+    work = enclosing_work.get()
+    return Budget(max_tokens, max_calls=max_calls, outer=None if work is None else work.budget)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SubAgent:
     """An agent for a task of one call.

@@ -335,3 +335,12 @@ async def test_an_agent_without_a_session_works_in_that_of_the_call_around_it():
     session.get(SessionPolicy).rules.append(rule)
     assert (await tools.execute("bake_all", session=session)).result == "denied"
     assert (await tools.execute("bake_all")).result == "ok"
+
+
+async def test_the_bounds_of_a_delegation_hold_for_fragments_below():
+    baker = ScriptedModel([{"calls": [("weigh", {"what": "flour"})] * 3}, "Baked."])
+    delegation = Delegation(ScriptedModel([calls("bake"), "Done."]), max_calls=3)
+    tools = ToolRuntime([weigh, *Fragments(baker, [BAKE]).tools, *delegation.tools])
+    assert (await tools.execute("delegate", {"task": "Bake."})).ok
+    told = [json.loads(each.text) for each in baker.asked[1].messages if each.role == "tool"]
+    assert [each["status"] for each in told] == ["ok", "ok", "limited"]
