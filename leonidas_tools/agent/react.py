@@ -111,8 +111,11 @@ enclosing_work: ContextVar[EnclosingWork | None] = ContextVar(
 def enclose(secrets: set[str], **more: Any) -> Iterator[None]:
     """Make agents in this block part of this work, with what is not given of the work around it."""
     outer = enclosing_work.get()
-    work = EnclosingWork(secrets=secrets) if outer is None else replace(outer, secrets=secrets)
-    token = enclosing_work.set(replace(work, outer=outer, **more))
+    if outer is None:
+        work = EnclosingWork(secrets=secrets, **more)
+    else:
+        work = replace(outer, secrets=secrets, outer=outer, **more)
+    token = enclosing_work.set(work)
     try:
         yield
     finally:
@@ -722,8 +725,9 @@ class _Run:
         names = {tool.name for tool in self._tools}
         unique = list[ModelCall]()
         for call in calls:
-            bare = strip_decoration(call.name)
-            name = call.name if call.name in names or bare not in names else bare
+            name = call.name
+            if name not in names and (bare := strip_decoration(name)) in names:
+                name = bare
             identifier = self._new_id(call.id)
             is_same = identifier == call.id and name == call.name
             unique.append(call if is_same else replace(call, id=identifier, name=name))
