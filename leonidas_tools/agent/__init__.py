@@ -8,9 +8,9 @@ from leonidas_tools.agent.fragments import (
     FragmentStep,
     found_fragments,
 )
+from leonidas_tools.agent.memory import AgentMemory, ShortTermMemory, StoredMemory
 from leonidas_tools.agent.models import GeminiModel, OpenAIModel, ScriptedModel
 from leonidas_tools.agent.orchestrator import (
-    AgentMemory,
     Evaluated,
     Learned,
     Orchestrator,
@@ -23,8 +23,6 @@ from leonidas_tools.agent.planner import Planner
 from leonidas_tools.agent.react import ReActAgent
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.agent.reflector import Reflection, Reflector, ReflectorDecision
-from leonidas_tools.agent.short_term import ShortTermMemory
-from leonidas_tools.agent.stored_memory import StoredMemory
 from leonidas_tools.agent.tool_choice import ToolChoice
 from leonidas_tools.agent.trajectory import trajectory, trajectory_line
 

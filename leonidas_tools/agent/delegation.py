@@ -1,84 +1,55 @@
 """`Delegation`: the voice model delegates a task to an agent, and continues the conversation."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable  # noqa: TC003 - the annotations of the tools are read
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
+from leonidas_tools.agent.memory import ShortTermMemory
+from leonidas_tools.agent.models import GeminiModel, OpenAIModel
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Model, ModelParameters
-from leonidas_tools.agent.react import CallsMade, CollectedSecrets, ReActAgent, TurnEnded
-from leonidas_tools.agent.record import AgentStatus
-from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
-from leonidas_tools.calls.context import ToolContext  # noqa: TC001 - read with the annotations
+from leonidas_tools.agent.react import CallsMade, ReActAgent, Step, check_bounds
+from leonidas_tools.agent.sub_agent import (
+    OF_THE_VOICE,
+    OpensModel,
+    SubAgent,
+    Task,
+    budget_within,
+    nesting,
+    runtime_around,
+    sub_agent_tool,
+)
+from leonidas_tools.agent.tool_choice import ToolChoice
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.calls.invocation import current
-from leonidas_tools.errors import ToolError
+from leonidas_tools.embeddings import EmbedderSettings, make_embedder
+from leonidas_tools.errors import ConfigurationError, ToolError
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.results.texts import say
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
-from leonidas_tools.toolboxes import action, speech
+from leonidas_tools.settings.fields import Count, Duration, Name, OptionalCount, Switch
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 from leonidas_tools.tools.tool import Tool
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from leonidas_tools.agent.react import Step
-    from leonidas_tools.agent.record import AgentResult, Turn
-    from leonidas_tools.agent.short_term import ShortTermMemory
-    from leonidas_tools.agent.tool_choice import ToolChoice
-    from leonidas_tools.tools.registry import AnyTool
+from leonidas_tools.tools.toolbox import Toolbox
 
 DELEGATE, STOP = "delegate", "stop_delegated"
 
-OF_THE_VOICE = frozenset(each.name for each in (*action.TOOLS, *speech.TOOLS))
-"""Tools about the conversation itself, which a background agent does not have."""
-_GRACE_SECONDS = 10.0
-_MAX_STEPS_TOLD = 50
-ENDED_AS = {
-    AgentStatus.STOPPED: ResultStatus.FAILED,
-    AgentStatus.LIMIT: ResultStatus.LIMITED,
-    AgentStatus.FAILED: ResultStatus.UNAVAILABLE,
-}
 _INSTRUCTIONS = (
     "You work on a task for a voice assistant that talks with the user in the meantime. You "
     "cannot ask the user yourself. When there is progress worth reporting, write one short "
     "sentence about it along with your calls. End with an answer of a few sentences that can be "
     "spoken."
 )
-
-Task: TypeAlias = Annotated[str, Field(min_length=1, max_length=10_000)]
-OpensModel: TypeAlias = "Callable[[], AbstractAsyncContextManager[Model]]"
+_WHEN_IDLE = ToolScheduling.WHEN_IDLE
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DelegationLimits:
-    """The limits of delegated work.
-
-    Raises:
-        ValueError: A limit is too small.
-    """
-
-    max_at_once: int = 3
-    max_depth: int = 1  # with 1, the agent cannot delegate
-    max_seconds: float = 600.0  # including the wait for approvals
-    max_iterations: int = 20
-    max_calls: int = 60
-    max_tokens: int = 100_000
-    progress_seconds: float = 10.0  # minimum seconds between two progress reports
-
-    def __post_init__(self) -> None:
-        counts = (self.max_at_once, self.max_depth, self.max_iterations)
-        if min(*counts, self.max_calls, self.max_tokens) < 1:
-            raise ValueError(f"the bounds of a delegation must be 1 or more: {self!r}")
-        if self.max_seconds <= 0 or self.progress_seconds < 0:
-            raise ValueError(f"the times of a delegation must be above 0: {self!r}")
-
-
+@dataclass(eq=False, repr=False)
 class Delegation:
     """The tools `delegate` and `stop_delegated`: an agent works while the conversation continues.
 
@@ -93,8 +64,8 @@ class Delegation:
         max_depth: The maximum depth of nested delegations; with 1, the agent cannot delegate.
         max_seconds: The timeout of a delegation in seconds, including the wait for approvals.
         max_iterations: The maximum number of turns of the model.
-        max_calls: The maximum number of tool calls.
-        max_tokens: The maximum number of tokens of all turns.
+        max_calls: The maximum number of tool calls, including those of fragments below.
+        max_tokens: The maximum number of tokens of all turns, including fragments below.
         progress_seconds: The minimum number of seconds between two progress reports.
         instructions: Instructions for the model, added to those about how to report.
         parameters: The parameters of the model.
@@ -113,56 +84,38 @@ class Delegation:
         'Booked for noon.'
     """
 
-    def __init__(  # noqa: PLR0913 - optional arguments
-        self,
-        model: Model | OpensModel,
-        *,
-        max_at_once: int = 3,
-        max_depth: int = 1,
-        max_seconds: float = 600.0,
-        max_iterations: int = 20,
-        max_calls: int = 60,
-        max_tokens: int = 100_000,
-        progress_seconds: float = 10.0,
-        instructions: str = "",
-        parameters: ModelParameters = DEFAULT_PARAMETERS,
-        tool_choice: ToolChoice | None = None,
-        short_term: ShortTermMemory | None = None,
-    ) -> None:
-        self.limits = DelegationLimits(
-            max_at_once=max_at_once,
-            max_depth=max_depth,
-            max_seconds=max_seconds,
-            max_iterations=max_iterations,
-            max_calls=max_calls,
-            max_tokens=max_tokens,
-            progress_seconds=progress_seconds,
-        )
-        self._model = model
-        self._instructions = f"{_INSTRUCTIONS}\n\n{instructions}" if instructions else _INSTRUCTIONS
-        self._parameters = parameters
-        self._tool_choice = tool_choice
-        self._short_term = short_term
-        self.tools: tuple[Tool[..., Any], ...] = (
-            Tool(
+    model: Model | OpensModel
+    _: KW_ONLY
+    max_at_once: int = 3
+    max_depth: int = 1
+    max_seconds: float = 600.0
+    max_iterations: int = 20
+    max_calls: int = 60
+    max_tokens: int = 100_000
+    progress_seconds: float = 10.0
+    instructions: str = ""
+    parameters: ModelParameters = DEFAULT_PARAMETERS
+    tool_choice: ToolChoice | None = None
+    short_term: ShortTermMemory | None = None
+    tools: tuple[Tool[..., Any], ...] = field(init=False)
+    """The tools to add to a runtime or a processor."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "max_at_once", "max_depth", "max_iterations", "max_calls", "max_tokens")
+        if self.max_seconds <= 0 or self.progress_seconds < 0:
+            raise ValueError(
+                "max_seconds must be above 0, and progress_seconds 0 or more, not "
+                f"{self.max_seconds!r} and {self.progress_seconds!r}"
+            )
+        self.tools = (
+            sub_agent_tool(
                 self._delegate,
                 name=DELEGATE,
-                category="action",
-                effect="once",
-                lane="off",  # several at once
+                max_seconds=self.max_seconds,
                 behavior="NON_BLOCKING",
                 scheduling=Scheduling(
-                    ok=ToolScheduling.WHEN_IDLE,
-                    error=ToolScheduling.WHEN_IDLE,
-                    late=ToolScheduling.WHEN_IDLE,
-                    progress=ToolScheduling.WHEN_IDLE,
+                    ok=_WHEN_IDLE, error=_WHEN_IDLE, late=_WHEN_IDLE, progress=_WHEN_IDLE
                 ),
-                timeout_seconds=max_seconds + _GRACE_SECONDS,
-                deadline_seconds="off",
-                retry_attempts="off",
-                on_cancel="stop",
-                filler_after_seconds="off",
-                tags=["agent"],
             ),
             Tool(
                 self._stop_delegated,
@@ -173,7 +126,6 @@ class Delegation:
                 tags=["agent"],
             ),
         )
-        """The tools to add to a runtime or a processor."""
 
     async def _delegate(  # noqa: D417 - models read it; `ctx` is not an argument
         self, task: Task, ctx: ToolContext
@@ -187,21 +139,27 @@ class Delegation:
         Args:
             task: What to do, complete and self-contained: the agent does not know the conversation.
         """
-        invocation = current()
-        runtime = runtime_of(invocation.host)
-        if runtime is None:
-            raise ToolError(say("no_delegation"), reason_code="no_runtime")
-        depth = _depth()
-        if depth > self.limits.max_depth:
+        runtime = runtime_around("delegation")
+        depth = nesting({DELEGATE})
+        if depth > self.max_depth:
             raise ToolError(say("delegation_too_deep"), status="limited", reason_code="max_depth")
         running = ctx.session.get(_Running)
-        if len(running.tasks) >= (most := self.limits.max_at_once):
-            message = say("too_many_delegations", most=most)
+        if len(running.tasks) >= self.max_at_once:
+            message = say("too_many_delegations", most=self.max_at_once)
             raise ToolError(message, status="limited", retryable=True, reason_code="max_at_once")
+        withheld = OF_THE_VOICE | ({DELEGATE, STOP} if depth == self.max_depth else set())
+        secrets = set[str]()
+        work = SubAgent(
+            kind="delegation",
+            model=self.model,
+            make=partial(self._agent, runtime, withheld),
+            max_seconds=self.max_seconds,
+            budget=budget_within(self.max_tokens, self.max_calls),
+            secrets=secrets,
+        )
         running.tasks[ctx.call.trace_id] = task
         try:
-            work = _DelegatedWork(self, runtime, ctx, deepest=depth >= self.limits.max_depth)
-            return await work.run(task)
+            return await work.run(task, ctx, on_step=_Progress(ctx, self.progress_seconds, secrets))
         finally:
             running.tasks.pop(ctx.call.trace_id, None)
 
@@ -223,35 +181,16 @@ class Delegation:
             runtime.cancel(trace_id, session=ctx.session)
         return ToolResult(result={"stopped": list(found.values())})
 
-    def open_model(self) -> AbstractAsyncContextManager[Model]:
-        """Return a context manager of the model for one task."""
-        model = self._model
-        return model() if callable(model) else nullcontext(model)
-
-    def agent(self, model: Model, runtime: ToolRuntime, *, deepest: bool) -> ReActAgent:
-        """Return the agent for one task.
-
-        Args:
-            model: The model of the agent.
-            runtime: The runtime with the tools of the agent.
-            deepest: Whether the agent cannot delegate.
-        """
-        withheld = OF_THE_VOICE | {DELEGATE, STOP} if deepest else OF_THE_VOICE
-
-        def may_use(tool: AnyTool) -> bool:
-            return tool.name not in withheld
-
+    def _agent(self, runtime: ToolRuntime, withheld: frozenset[str], model: Model) -> ReActAgent:
         return ReActAgent(
             model,
             runtime,
-            max_iterations=self.limits.max_iterations,
-            max_tokens=self.limits.max_tokens,
-            max_calls=self.limits.max_calls,
-            instructions=self._instructions,
-            parameters=self._parameters,
-            may_use=may_use,
-            tool_choice=self._tool_choice,
-            short_term=self._short_term,
+            max_iterations=self.max_iterations,
+            instructions="\n\n".join(filter(None, (_INSTRUCTIONS, self.instructions))),
+            parameters=self.parameters,
+            may_use=lambda tool: tool.name not in withheld,
+            tool_choice=self.tool_choice,
+            short_term=self.short_term,
         )
 
 
@@ -262,93 +201,108 @@ class _Running:
         self.tasks: dict[str, str] = {}
 
 
-class _DelegatedWork:
-    """One delegated task."""
+class _Progress:
+    """Reports the text that accompanies calls as progress, at intervals and without secrets."""
 
-    def __init__(
-        self, delegation: Delegation, runtime: ToolRuntime, ctx: ToolContext, *, deepest: bool
-    ) -> None:
-        self._delegation = delegation
-        self._runtime = runtime
+    def __init__(self, ctx: ToolContext, interval_seconds: float, secrets: set[str]) -> None:
         self._ctx = ctx
-        self._deepest = deepest
-        self._turns: list[Turn] = []
-        self._secrets: set[str] = set()
-        self._told_at: float | None = None
+        self._interval_seconds = interval_seconds
+        self._secrets = secrets
+        self._next_at = float("-inf")
 
-    async def run(self, task: str) -> ToolResult:
-        """Run the task to its end, or until it times out."""
-        limits = self._delegation.limits
-        try:
-            async with (
-                asyncio.timeout(limits.max_seconds) as limit,
-                self._delegation.open_model() as model,
-            ):
-                agent = self._delegation.agent(model, self._runtime, deepest=self._deepest)
-                with CollectedSecrets(self._secrets):
-                    result = await agent.run(
-                        task,
-                        session=self._ctx.session,
-                        on_step=self._follow,
-                        on_question=self._ask,
-                    )
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            message = say("delegation_late", seconds=f"{limits.max_seconds:g}")
-            return ToolResult(
-                status=ResultStatus.TIMEOUT,
-                result=summarize_steps(self._turns),
-                message=message,
-                reason_code="max_seconds",
-            )
-        return _result(result)
-
-    def _follow(self, step: Step) -> None:
-        """Record a turn, and report text that accompanies calls as progress at intervals."""
-        if isinstance(step, TurnEnded):
-            self._turns.append(step.turn)
-        if not isinstance(step, CallsMade) or not step.text:
-            return
+    def __call__(self, step: Step) -> None:
         now = asyncio.get_running_loop().time()
-        least = self._delegation.limits.progress_seconds
-        if self._told_at is None or now >= self._told_at + least:
-            self._told_at = now
+        if isinstance(step, CallsMade) and step.text and now >= self._next_at:
+            self._next_at = now + self._interval_seconds
             self._ctx.progress(KnownSecrets(self._secrets).text(step.text))
 
-    def _ask(self, call: ToolCall, pending: ToolResult) -> None:
-        """Send a question of the agent's call to the voice model, which asks the user."""
-        if not self._runtime.notices.tell(call, pending):
-            self._ctx.progress(**pending.to_response())
+
+# The toolbox --------------------------------------------------------------------------------------
+
+ServedModel: TypeAlias = OpenAIModel | GeminiModel
 
 
-def _depth() -> int:
-    """Return the number of nested delegations, including the current one."""
-    depth, here = 1, current().outer
-    while here is not None:
-        depth += here.call.name == DELEGATE
-        here = here.outer
-    return depth
+class DelegateSettings(SettingsModel):
+    """Settings of delegation.
+
+    Args:
+        provider: `openai` (any compatible endpoint, such as llama.cpp's) or `gemini`.
+        model: The name of the model.
+        base_url: The base URL of the endpoint, such as `http://127.0.0.1:8080/v1`; by default the
+            provider's own.
+        api_key_variable: The environment variable with the API key; by default the provider's own.
+        text_calls: Whether the model writes calls as text, for a model without function calling.
+        answer_timeout: The timeout of one answer of the model.
+        instructions: Instructions for the model.
+        max_at_once: The maximum number of delegations of a session that run at once.
+        max_depth: The maximum depth of nested delegations; with 1, the agent cannot delegate.
+        max_seconds: The timeout of a delegation, including the wait for approvals.
+        max_iterations: The maximum number of turns of the model.
+        max_calls: The maximum number of tool calls.
+        max_tokens: The maximum number of tokens of all turns.
+        progress_seconds: The minimum time between two progress reports.
+        most_tools: The maximum number of tools, the most relevant to the task; by default all.
+        embeddings: The embeddings that choose the tools by meaning.
+        window_tokens: The number of tokens that the model sees; older messages are summarized.
+    """
+
+    provider: Literal["openai", "gemini"] = "openai"
+    model: Name
+    base_url: Name | None = None
+    api_key_variable: Name | None = None
+    text_calls: Switch = False
+    answer_timeout: Duration = 120.0
+    instructions: str = ""
+    max_at_once: Count = 3
+    max_depth: Count = 1
+    max_seconds: Duration = 600.0
+    max_iterations: Count = 20
+    max_calls: Count = 60
+    max_tokens: Count = 100_000
+    progress_seconds: Duration = 10.0
+    most_tools: OptionalCount = None
+    embeddings: EmbedderSettings = EmbedderSettings()
+    window_tokens: Annotated[int, Field(ge=100)] | None = None
 
 
-def _result(result: AgentResult) -> ToolResult:
-    """Return the result of a run for the voice model."""
-    body = summarize_steps(result.turns)
-    if result.ok:
-        return ToolResult(result={"answer": result.masked_answer, **body})
-    if result.answer:
-        body = {"answer": result.masked_answer, **body}
-    message = say("delegation_ended", reason=result.message or result.status.value)
-    return ToolResult(
-        status=ENDED_AS[result.status], result=body, message=message, reason_code=result.reason
-    )
+_LIMITS = ("max_at_once", "max_depth", "max_seconds", "max_iterations", "max_calls", "max_tokens")
+_PASSED_ON = {*_LIMITS, "progress_seconds", "instructions"}
 
 
-def summarize_steps(turns: Sequence[Turn]) -> dict[str, Any]:
-    """Return the latest calls of the turns, at most 50, with their statuses."""
-    steps = [
-        f"{call.name}: {result.status.value}"
-        for turn in turns
-        for call, result in zip(turn.calls, turn.results, strict=True)
-    ]
-    return {"steps": steps[-_MAX_STEPS_TOLD:]}
+def _open_model(settings: DelegateSettings) -> ServedModel:
+    """Return the model, which the caller must close."""
+    key = None
+    if settings.api_key_variable is not None:
+        key = os.environ.get(settings.api_key_variable)
+        if not key:
+            raise ConfigurationError(
+                f"no API key is set: set the environment variable {settings.api_key_variable!r}"
+            )
+    common: dict[str, Any] = {
+        "api_key": key,
+        "base_url": settings.base_url,
+        "timeout_seconds": settings.answer_timeout,
+    }
+    if settings.provider == "gemini":
+        return GeminiModel(settings.model, **common)
+    return OpenAIModel(settings.model, calls_functions=not settings.text_calls, **common)
+
+
+def _make(settings: DelegateSettings) -> Sequence[Tool[..., Any]]:
+    _open_model(settings)  # raises now if a package or key is missing, not during a conversation
+    most, window = settings.most_tools, settings.window_tokens
+    embedder = None if most is None else make_embedder(settings.embeddings)
+    return Delegation(
+        partial(_open_model, settings),
+        tool_choice=None if embedder is None or most is None else ToolChoice(embedder, most=most),
+        short_term=None if window is None else ShortTermMemory(max_tokens=window),
+        **settings.model_dump(include=_PASSED_ON),
+    ).tools
+
+
+TOOLBOX = Toolbox(
+    summary="An agent that works on tasks of several steps while the conversation continues.",
+    make=_make,
+    settings=DelegateSettings,
+    access=frozenset({"network"}),
+)

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import AbstractAsyncContextManager, nullcontext
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from leonidas_tools.agent.delegation import ENDED_AS, OF_THE_VOICE, Task, summarize_steps
-from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget
-from leonidas_tools.agent.react import ReActAgent, TurnEnded
-from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
+from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Model, ModelParameters
+from leonidas_tools.agent.react import ReActAgent, Step, check_bounds, enclosing_work
+from leonidas_tools.agent.sub_agent import (
+    OF_THE_VOICE,
+    OpensModel,
+    SubAgent,
+    Task,
+    budget_within,
+    nesting,
+    runtime_around,
+    sub_agent_tool,
+)
+from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.calls.context import ToolContext  # noqa: TC001 - read with the annotations
-from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import ConfigurationError, ToolError
-from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
 from leonidas_tools.results.texts import say
-from leonidas_tools.runtime.runtime import runtime_of
 from leonidas_tools.settings.document import read_document
+from leonidas_tools.settings.explain import explain
 from leonidas_tools.settings.fields import (  # noqa: TC001 - read with the annotations
     Count,
     Duration,
     Name,
     OptionalCount,
 )
+from leonidas_tools.settings.load import configuration_error, read_text
 from leonidas_tools.settings.model import SettingsModel
-from leonidas_tools.settings.problem import DocumentError
+from leonidas_tools.settings.problem import DocumentError, SettingsDocument
 from leonidas_tools.tools.discovery import build_tools
 from leonidas_tools.tools.tool import Tool, as_tool
 from leonidas_tools.tools.toolbox import Toolbox
@@ -43,12 +49,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
-    from leonidas_tools.agent.delegation import OpensModel
-    from leonidas_tools.agent.models.model import Model, ModelParameters
-    from leonidas_tools.agent.react import OnQuestion, Step
-    from leonidas_tools.agent.record import AgentResult, Turn
+    from leonidas_tools.agent.memory import ShortTermMemory
     from leonidas_tools.agent.reflector import Reflector
-    from leonidas_tools.agent.short_term import ShortTermMemory
     from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.store.store import Store
     from leonidas_tools.tools.registry import AnyTool
@@ -57,7 +59,6 @@ ENTRY_POINT_GROUP = "leonidas_tools.fragments"
 
 _logger = visible_logger(__name__)
 
-_GRACE_SECONDS = 10.0
 _MAX_MEASURED = 100
 _TOKENS = "tokens"
 
@@ -140,34 +141,8 @@ class FragmentStep(NamedTuple):
     step: Step
 
 
-class EnclosingWork(NamedTuple):
-    """The enclosing work of fragments."""
-
-    budget: Budget
-    on_step: Callable[[FragmentStep], None] | None = None
-    on_question: OnQuestion | None = None  # called with each question that no channel handles
-
-
-enclosing_work: ContextVar[EnclosingWork | None] = ContextVar(
-    "leonidas_tools_fragments_enclosing_work", default=None
-)
-
-
 class _FragmentFile(SettingsModel):
-    """A fragment in a YAML file.
-
-    Args:
-        name: The name of the fragment as a tool; by default the name of the file.
-        description: The expertise; a model chooses fragments by their descriptions.
-        instructions: Instructions for the model of the fragment.
-        tools: The names of the tools, with wildcards.
-        fragments: The names of the fragments to which it can delegate.
-        model: The name of the model.
-        max_iterations: The maximum number of turns of the model for a task.
-        max_calls: The maximum number of calls for a task.
-        max_tokens: The maximum number of tokens for a task.
-        max_seconds: The timeout of a task.
-    """
+    """A fragment in a YAML file; see `Fragment`."""
 
     name: Name = ""
     description: Name
@@ -181,6 +156,7 @@ class _FragmentFile(SettingsModel):
     max_seconds: Duration = 600.0
 
 
+@dataclass(eq=False, repr=False)
 class Fragments:
     """Fragments as tools: a model delegates a task to a fragment by calling it.
 
@@ -201,6 +177,7 @@ class Fragments:
             the same name.
 
     Example:
+        >>> import asyncio
         >>> from leonidas_tools import ToolRuntime
         >>> from leonidas_tools.agent.models import ScriptedModel
         >>> baker = Fragment(name="baker", description="Knows bread.")
@@ -210,34 +187,28 @@ class Fragments:
         'Rye.'
     """
 
-    def __init__(  # noqa: PLR0913 - optional arguments
-        self,
-        model: Model | OpensModel,
-        fragments: Iterable[Fragment],
-        *,
-        models: Mapping[str, Model | OpensModel] | None = None,
-        reflector: Reflector | None = None,
-        max_depth: int = 3,
-        parameters: ModelParameters = DEFAULT_PARAMETERS,
-        short_term: ShortTermMemory | None = None,
-    ) -> None:
-        if max_depth < 1:
-            raise ValueError(f"max_depth must be 1 or more, not {max_depth!r}")
+    model: Model | OpensModel
+    fragments: InitVar[Iterable[Fragment]]
+    _: KW_ONLY
+    models: Mapping[str, Model | OpensModel] | None = None
+    reflector: Reflector | None = None
+    max_depth: int = 3
+    parameters: ModelParameters = DEFAULT_PARAMETERS
+    short_term: ShortTermMemory | None = None
+    by_name: Mapping[str, Fragment] = field(init=False)
+    tools: tuple[Tool[..., Any], ...] = field(init=False)
+    """The tools to add to a runtime, in addition to those that fragments name."""
+
+    def __post_init__(self, fragments: Iterable[Fragment]) -> None:
+        check_bounds(self, "max_depth")
         self.by_name = _by_name(fragments)
-        self.max_depth = max_depth
-        self._model = model
-        self._models = dict(models or {})
-        self._reflector = reflector
-        self._parameters = parameters
-        self._short_term = short_term
         self._measured: dict[str, FragmentMeasures] = {}
         self._tools_by_fragment: dict[str, list[AnyTool]] = {}
         for fragment in self.by_name.values():
             _check_names(fragment.name, "fragments", fragment.fragments, self.by_name)
             if fragment.model is not None:
-                _check_names(fragment.name, "model", [fragment.model], self._models)
-        self.tools: tuple[Tool[..., Any], ...] = tuple(map(self._tool, self.by_name.values()))
-        """The tools to add to a runtime, in addition to those that fragments name."""
+                _check_names(fragment.name, "model", [fragment.model], self.models or ())
+        self.tools = tuple(map(self._tool, self.by_name.values()))
 
     async def measures(self, store: Store | None = None) -> Mapping[str, FragmentMeasures]:
         """Return the statistics of the fragments, by name.
@@ -262,47 +233,36 @@ class Fragments:
             """
             return await self._work(fragment, task, ctx)
 
-        return Tool(
+        return sub_agent_tool(
             work,
             name=fragment.name,
             description=fragment.description,
-            category="action",
-            effect="once",
-            lane="off",
-            timeout_seconds=fragment.max_seconds + _GRACE_SECONDS,
-            deadline_seconds="off",
-            retry_attempts="off",
-            on_cancel="stop",
-            filler_after_seconds="off",
-            tags=["agent"],
+            max_seconds=fragment.max_seconds,
         )
 
     async def _work(self, fragment: Fragment, task: str, ctx: ToolContext) -> ToolResult:
         """Run a task to its end or timeout, and record statistics."""
-        runtime = runtime_of(current().host)
-        if runtime is None:
-            raise ToolError(say("no_fragment"), reason_code="no_runtime")
-        if _depth(self.by_name) > self.max_depth:
+        runtime = runtime_around("fragment")
+        if nesting(self.by_name) > self.max_depth:
             message = say("fragment_too_deep", most=self.max_depth)
             raise ToolError(message, status="limited", reason_code="max_depth")
-        around = enclosing_work.get()
-        outer = None if around is None else around.budget
-        budget = Budget(fragment.max_tokens, max_calls=fragment.max_calls, outer=outer)
+        work = enclosing_work.get()
+        budget = budget_within(fragment.max_tokens, fragment.max_calls)
+
+        def follow(step: Step) -> None:
+            if work is not None and work.on_step is not None:
+                work.on_step(fragment.name, step)
+
+        sub_agent = SubAgent(
+            kind="fragment",
+            model=self.model if fragment.model is None else (self.models or {})[fragment.model],
+            make=partial(self._agent, fragment, runtime),
+            max_seconds=fragment.max_seconds,
+            budget=budget,
+            secrets=set(),
+        )
         begun = time.perf_counter()
-        turns: list[Turn] = []
-        try:
-            async with asyncio.timeout(fragment.max_seconds) as limit:
-                ended = _result(await self._run(fragment, task, ctx, runtime, budget, turns))
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            message = say("fragment_late", seconds=f"{fragment.max_seconds:g}")
-            ended = ToolResult(
-                status=ResultStatus.TIMEOUT,
-                result=summarize_steps(turns),
-                message=message,
-                reason_code="max_seconds",
-            )
+        ended = await sub_agent.run(task, ctx, on_step=follow)
         tokens = budget.used.total
         measured = FragmentMeasures(
             runs=1, successes=ended.ok, seconds=time.perf_counter() - begun, tokens=tokens
@@ -311,57 +271,19 @@ class Fragments:
         self._measured[fragment.name] = before + measured
         return replace(ended, result={_TOKENS: tokens, **ended.result})
 
-    async def _run(
-        self,
-        fragment: Fragment,
-        task: str,
-        ctx: ToolContext,
-        runtime: ToolRuntime,
-        budget: Budget,
-        turns: list[Turn],
-    ) -> AgentResult:
-        around = enclosing_work.get()
-
-        def follow(step: Step) -> None:
-            if isinstance(step, TurnEnded):
-                turns.append(step.turn)
-            if around is not None and around.on_step is not None:
-                around.on_step(FragmentStep(fragment.name, step))
-
-        def ask(call: ToolCall, pending: ToolResult) -> None:
-            if not runtime.notices.tell(call, pending):
-                ctx.progress(**pending.to_response())
-
-        on_question = ask if around is None else around.on_question
-        below = EnclosingWork(budget, None if around is None else around.on_step, on_question)
+    def _agent(self, fragment: Fragment, runtime: ToolRuntime, model: Model) -> ReActAgent:
         may_use = self._may_use(fragment, self._register_tools(fragment, runtime))
         _warn_of_unknown_tools(fragment, runtime)
-        async with self._open_model(fragment) as model:
-            agent = ReActAgent(
-                model,
-                runtime,
-                max_iterations=fragment.max_iterations,
-                instructions=fragment.instructions,
-                parameters=self._parameters,
-                reflector=self._reflector,
-                may_use=may_use,
-                short_term=self._short_term,
-            )
-            token = enclosing_work.set(below)
-            try:
-                return await agent.run(
-                    task,
-                    session=ctx.session,
-                    on_step=follow,
-                    on_question=on_question,
-                    within=budget,
-                )
-            finally:
-                enclosing_work.reset(token)
-
-    def _open_model(self, fragment: Fragment) -> AbstractAsyncContextManager[Model]:
-        model = self._model if fragment.model is None else self._models[fragment.model]
-        return model() if callable(model) else nullcontext(model)
+        return ReActAgent(
+            model,
+            runtime,
+            max_iterations=fragment.max_iterations,
+            instructions=fragment.instructions,
+            parameters=self.parameters,
+            reflector=self.reflector,
+            may_use=may_use,
+            short_term=self.short_term,
+        )
 
     def _register_tools(self, fragment: Fragment, runtime: ToolRuntime) -> frozenset[str]:
         """Register the tools that a fragment brings, and return their names."""
@@ -418,27 +340,20 @@ def fragment_of_file(file: Path) -> Fragment:
     Raises:
         ConfigurationError: The file cannot be read, or is not a fragment.
     """
+    text = read_text(file)
     try:
-        document = read_document(read_file(file).decode())
-        read = _FragmentFile.model_validate(document.data)
-    except OSError as error:
-        raise ConfigurationError(why_unreadable(error), file=file) from None
-    except UnicodeDecodeError:
-        raise ConfigurationError("is not UTF-8 text", file=file) from None
+        document = read_document(text)
     except DocumentError as error:
-        raise ConfigurationError(str(error), file=file, line=error.problem.line) from None
+        raise configuration_error([error.problem], SettingsDocument(), file) from None
+    problems = document.problems
+    try:
+        read = _FragmentFile.model_validate(document.data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(map(str, first["loc"])) or None
-        near = closest(key, _FragmentFile.model_fields, limit=1) if key is not None else []
-        is_unknown = first["type"] == "extra_forbidden"
-        hint = f"did you mean {near[0]!r}?" if near and is_unknown else ""
-        message = "unknown key" if is_unknown else first["msg"]
-        said = f"{message}; {hint}" if hint else message
-        raise ConfigurationError(said, file=file, key=key) from None
-    if document.problems:
-        problem = document.problems[0]
-        raise ConfigurationError(problem.message, file=file, line=problem.line)
+        problems += [
+            explain(detail, (), _FragmentFile) for detail in error.errors(include_url=False)
+        ]
+    if problems:
+        raise configuration_error(problems, document, file)
     return Fragment(**{"name": file.stem, **read.model_dump(exclude_unset=True)})
 
 
@@ -521,28 +436,6 @@ def _build_tools(fragment: Fragment) -> list[AnyTool]:
         elif not isinstance(thing, str):
             made.append(as_tool(thing))
     return made
-
-
-def _depth(names: Iterable[str]) -> int:
-    """Return the number of nested fragments, including the current one."""
-    depth, here = 1, current().outer
-    while here is not None:
-        depth += here.call.name in names
-        here = here.outer
-    return depth
-
-
-def _result(result: AgentResult) -> ToolResult:
-    """Return the result of a run for the model that delegated the task."""
-    body = summarize_steps(result.turns)
-    if result.answer:
-        body = {"answer": result.masked_answer, **body}
-    if result.ok:
-        return ToolResult(result=body)
-    message = say("fragment_ended", reason=result.message or result.status.value)
-    return ToolResult(
-        status=ENDED_AS[result.status], result=body, message=message, reason_code=result.reason
-    )
 
 
 async def _read_measures(store: Store, name: str) -> FragmentMeasures:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from json_repair import repair_json
 
@@ -21,9 +19,13 @@ ARGUMENT_KEYS = (
     r"|argumentos|par[aâ]metros|参数"
 )
 """Pattern of the keys of the arguments of a call."""
+CALL_TAGS = "tool_calls?|function_calls?|tool_use|functioncall|tool|function|action"
+"""Pattern of the names of the tags around calls."""
 _BRACKET = re.compile(r"[\[{]")
+_ANY_BRACKET = re.compile(r"[\[\]{}]")
 _BLOCK = re.compile(r"```[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _ARGUMENTS_BEGIN = re.compile(rf"[\"'](?:{ARGUMENT_KEYS})[\"']\s*:\s*(?=\{{)", re.IGNORECASE)
+_CALL_END = re.compile(rf"</(?:{CALL_TAGS})>", re.IGNORECASE)
 _CLOSER = {"{": "}", "[": "]"}
 _STRICT = json.JSONDecoder(strict=False)
 
@@ -57,8 +59,7 @@ def code_in(text: str) -> str:
     return (block[1] if block is not None else text).strip()
 
 
-@dataclass(frozen=True, slots=True)
-class JsonValue:
+class JsonValue(NamedTuple):
     """A JSON value in a text."""
 
     value: Any  # repaired if it was malformed; `None` if that fails
@@ -69,13 +70,16 @@ class JsonValue:
 def value_at(text: str, start: int) -> JsonValue:
     """Parse the object or array at a position, malformed or not."""
     try:
-        value, end = _STRICT.raw_decode(text, start)
+        return JsonValue(*_STRICT.raw_decode(text, start))
     except (ValueError, RecursionError):
-        end, closers = _extent(text, start)
-        if closers and not _is_whole_inside(text[start:end], closers):
-            return JsonValue(_repair(text[start:end]), end, is_open=True)
-        return JsonValue(_repair(text[start:end] + closers), end)
-    return JsonValue(value, end)
+        close = _CALL_END.search(text, start)
+    if close is not None:
+        text = text[: close.start()].rstrip()
+    end, closers = _extent(text, start)
+    inside = text[start:end]
+    if closers and not _is_whole_inside(inside, closers):
+        return JsonValue(_repair(inside), end, is_open=True)
+    return JsonValue(_repair(inside + closers), end)
 
 
 def _extent(text: str, start: int) -> tuple[int, str]:
@@ -84,8 +88,8 @@ def _extent(text: str, start: int) -> tuple[int, str]:
     at = start
     while at < len(text):
         character = text[at]
-        if character in "\"'" and _opens_string(text, at, character):
-            end = _string_end(text, at + 1, character)
+        if character in "\"'" and _opens_string(text, at):
+            end = _string_end(text, at)
             if end is None:
                 return len(text), "?" + "".join(reversed(stack))
             at = end
@@ -101,23 +105,19 @@ def _extent(text: str, start: int) -> tuple[int, str]:
     return len(text), "".join(reversed(stack))
 
 
-def _opens_string(text: str, at: int, quote: str) -> bool:
+def _opens_string(text: str, at: int) -> bool:
     """Return whether a quote begins a string; an apostrophe must be at the start of a value."""
-    if quote == '"':
-        return True
-    before = text[max(at - 20, 0) : at].rstrip()
-    return before[-1:] in ("{", "[", ",", ":")
+    return text[at] == '"' or text[max(at - 20, 0) : at].rstrip()[-1:] in ("{", "[", ",", ":")
 
 
-def _string_end(text: str, at: int, quote: str) -> int | None:
+def _string_end(text: str, start: int) -> int | None:
     """Return the position of the quote that ends a string, and skip quotes inside of it."""
+    at = start + 1
     while at < len(text):
         if text[at] == "\\":
             at += 1
-        elif text[at] == quote:
-            after = text[at + 1 : at + 40].lstrip()
-            if not after or after[0] in ",:}]":
-                return at
+        elif text[at] == text[start] and text[at + 1 : at + 40].lstrip()[:1] in ("", *",:}]"):
+            return at
         at += 1
     return None
 
@@ -126,31 +126,19 @@ def _is_whole_inside(text: str, closers: str) -> bool:
     """Return whether only wrappers of calls are open, and all arguments are complete."""
     if "?" in closers or not text.rstrip().endswith(("}", "]")):
         return False
-    matches = list(islice(_ARGUMENTS_BEGIN.finditer(text), MAX_VALUES))
+    matches = list(_ARGUMENTS_BEGIN.finditer(text))[:MAX_VALUES]
     return bool(matches) and not any(_extent(text, each.end())[1] for each in matches)
 
 
 def _repair(text: str) -> Any:
     """Return the value in a malformed text; `None` if it cannot be repaired."""
-    if (
-        len(text) > _MAX_REPAIR_CHARACTERS
-        or text.count("{") + text.count("[") > _MAX_REPAIR_BRACKETS
-    ):
-        return None
-    if _depth(text) > MAX_DEPTH:
+    depths = [0]
+    for bracket in _ANY_BRACKET.findall(text):
+        depths.append(depths[-1] + 1 if bracket in _CLOSER else max(depths[-1] - 1, 0))
+    is_too_complex = len(depths) > 2 * _MAX_REPAIR_BRACKETS or max(depths) > MAX_DEPTH
+    if is_too_complex or len(text) > _MAX_REPAIR_CHARACTERS:
         return None
     try:
         return repair_json(text, return_objects=True)
     except (ValueError, RecursionError, IndexError, KeyError, TypeError, AttributeError):
         return None  # a malformed text may raise any of these
-
-
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for character in text:
-        if character in _CLOSER:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "}]":
-            depth = max(depth - 1, 0)
-    return deepest

@@ -5,40 +5,43 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.agent.fragments import (
-    EnclosingWork,
-    Fragments,
-    FragmentStep,
-    enclosing_work,
-    register,
-)
+from leonidas_tools.agent.fragments import Fragment, Fragments, FragmentStep, register
 from leonidas_tools.agent.malformed_json import json_values
-from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Message, answer
+from leonidas_tools.agent.memory import AgentMemory, ShortTermMemory
+from leonidas_tools.agent.models.model import (
+    DEFAULT_PARAMETERS,
+    Budget,
+    Message,
+    Model,
+    ModelParameters,
+    answer,
+)
 from leonidas_tools.agent.react import (
     STATUS_SUBSTREAM,
-    AgentLimits,
-    CollectedSecrets,
+    OnQuestion,
     ReActAgent,
+    Step,
     TurnEnded,
     as_runtime,
+    check_bounds,
+    enclose,
+    open_runtime,
     parts_of,
     task_to_parts,
 )
-from leonidas_tools.agent.record import AgentResult, AgentStatus
+from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.approvals.untrusted import has_read_untrusted
 from leonidas_tools.calls.call import ToolSession
-from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.errors import LeonidasError, ModelError, StoreError
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction import PLAIN_REDACTION, KnownSecrets
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.texts import AS_IT_IS
+from leonidas_tools.results.texts import AS_IT_IS, Wording
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
@@ -46,15 +49,9 @@ if TYPE_CHECKING:
 
     from genai_processors import processor
 
-    from leonidas_tools.agent.fragments import Fragment
-    from leonidas_tools.agent.models.model import Model, ModelParameters
     from leonidas_tools.agent.planner import Planner
-    from leonidas_tools.agent.react import OnQuestion, Step
-    from leonidas_tools.agent.record import Turn
     from leonidas_tools.agent.reflector import Reflector
-    from leonidas_tools.agent.short_term import ShortTermMemory
     from leonidas_tools.agent.tool_choice import ToolChoice
-    from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.tools.registry import AnyTool
 
@@ -70,20 +67,6 @@ _INSTRUCTIONS = (
 )
 _MAX_STEPS_LENGTH = 4_000
 _MAX_LESSON_LENGTH = 500
-
-
-class AgentMemory(Protocol):
-    """The memory of an orchestrator, separate for each user."""
-
-    async def recall(self, task: str, *, session: ToolSession) -> Sequence[str]:
-        """Return memories that help with a task, best first."""
-
-    async def learn(self, lesson: str, *, session: ToolSession) -> None:
-        """Keep a lesson from a task."""
-
-
-def _remembers(memory: object) -> bool:
-    return all(callable(getattr(memory, name, None)) for name in ("recall", "learn"))
 
 
 class Recalled(NamedTuple):
@@ -181,11 +164,13 @@ class Orchestrator(Stage):
         tool_choice: ToolChoice | None = None,
         short_term: ShortTermMemory | None = None,
     ) -> None:
-        self.limits = AgentLimits(
-            max_iterations=max_iterations, max_calls=max_calls, max_tokens=max_tokens
-        )
-        if max_attempts < 1:
-            raise ValueError(f"max_attempts must be 1 or more, not {max_attempts!r}")
+        self.model = model
+        self.max_iterations, self.max_calls, self.max_tokens = max_iterations, max_calls, max_tokens
+        self.max_attempts, self.max_seconds = max_attempts, max_seconds
+        self.memory, self.evaluates, self.instructions = memory, evaluates, instructions
+        self.parameters, self.short_term = parameters, short_term
+        self.planner, self.reflector, self.tool_choice = planner, reflector, tool_choice
+        check_bounds(self, "max_iterations", "max_calls", "max_tokens", "max_attempts")
         if max_seconds is not None and max_seconds <= 0:
             raise ValueError(f"max_seconds must be above 0, not {max_seconds!r}")
         if not isinstance(fragments, Fragments):
@@ -203,24 +188,13 @@ class Orchestrator(Stage):
             )
         if not fragments.by_name:
             raise ValueError("there are no fragments: give some, or use ReActAgent")
-        if memory is not None and not _remembers(memory):
+        if memory is not None and not isinstance(memory, AgentMemory):
             raise TypeError(
                 "memory must be an object with recall(task, session=…) and learn(lesson, "
                 f"session=…), such as a StoredMemory, not {memory!r}"
             )
-        self.model = model
-        self.runtime = as_runtime(tools)
         self.fragments = fragments
-        self.memory = memory
-        self.max_attempts = max_attempts
-        self.max_seconds = max_seconds
-        self.evaluates = evaluates
-        self.instructions = "\n\n".join(each for each in (_INSTRUCTIONS, instructions) if each)
-        self.parameters = parameters
-        self.planner = planner
-        self.reflector = reflector
-        self.tool_choice = tool_choice
-        self.short_term = short_term
+        self.runtime = as_runtime(tools)
         register(self.runtime, fragments.tools)
 
     async def run(
@@ -248,17 +222,21 @@ class Orchestrator(Stage):
             times out.
         """
         session = session or self.runtime.session_around() or ToolSession()
-        work = _LedWork(self, task, session, on_step or _ignore, on_question)
-        around = innermost()
-        is_inside = around is not None and around.host is self.runtime
-        async with nullcontext() if is_inside else self.runtime:
+        work = _LedWork(self, task, session, on_step or (lambda _step: None), on_question)
+        async with open_runtime(self.runtime):
             try:
                 async with asyncio.timeout(self.max_seconds) as limit:
                     result = await work.run(history)
             except TimeoutError:
                 if not limit.expired():
                     raise
-                result = work.late(history)
+                result = AgentResult(
+                    status=AgentStatus.LIMIT,
+                    reason="max_seconds",
+                    message=work.wording.text("fragment_late", seconds=f"{self.max_seconds:g}"),
+                    messages=(*history, Message.user(task)),
+                )
+        result = replace(result, **work.record())
         work.emit_step(result)
         return result
 
@@ -318,7 +296,7 @@ class _LedWork:
         self._task = task
         self._session = session
         self._on_question = on_question
-        self._budget = Budget(lead.limits.max_tokens, max_calls=lead.limits.max_calls)
+        self._budget = Budget(lead.max_tokens, max_calls=lead.max_calls)
         self._turns: list[Turn] = []
         self._secrets: set[str] = set()
         self._begun = time.perf_counter()
@@ -332,27 +310,18 @@ class _LedWork:
             evaluated = await self._evaluate(result)
             if not result.ok or evaluated is None or evaluated.is_done is not False:
                 break
-            result = self._mark_incomplete(result, evaluated)
+            missing = f"missing: {evaluated.missing or 'the task is not done'}"
+            result = replace(result, status=AgentStatus.LIMIT, reason="not_done", message=missing)
             if attempt == self._lead.max_attempts or self._iterations_left < 1:
                 break
             history = [each for each in result.messages if each.role != "system"]
-            missing = evaluated.missing or "-"
-            prompt = self._wording.text("agent_not_done", missing=missing)
+            prompt = self.wording.text("agent_not_done", missing=evaluated.missing or "-")
         if evaluated is not None and evaluated.lesson:
             await self._learn(evaluated.lesson)
-        return replace(result, **self._record())
+        return result
 
-    def late(self, history: Sequence[Message]) -> AgentResult:
-        """Return the result of a task that timed out, with the turns so far."""
-        return AgentResult(
-            status=AgentStatus.LIMIT,
-            reason="max_seconds",
-            message=self._wording.text("fragment_late", seconds=f"{self._lead.max_seconds:g}"),
-            messages=(*history, Message.user(self._task)),
-            **self._record(),
-        )
-
-    def _record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
+        """Return the record of the whole work."""
         return {
             "turns": tuple(self._turns),
             "usage": self._budget.used,
@@ -362,10 +331,11 @@ class _LedWork:
 
     @property
     def _iterations_left(self) -> int:
-        return self._lead.limits.max_iterations - len(self._turns)
+        return self._lead.max_iterations - len(self._turns)
 
     @property
-    def _wording(self) -> Wording:
+    def wording(self) -> Wording:
+        """Return the texts of the settings."""
         return self._lead.runtime.settings.current.wording or AS_IT_IS
 
     async def _attempt(
@@ -383,22 +353,22 @@ class _LedWork:
             reflector=lead.reflector,
             tool_choice=lead.tool_choice,
             short_term=lead.short_term,
-            may_use=lambda tool: tool.name in lead.fragments.by_name,
+            may_use=lambda tool: tool.name in self._lead.fragments.by_name,
         )
-        token = enclosing_work.set(EnclosingWork(self._budget, self.emit_step, self._on_question))
-        try:
-            with CollectedSecrets(self._secrets):
-                result = await agent.run(
-                    prompt,
-                    session=self._session,
-                    history=history,
-                    on_step=self._follow,
-                    on_question=self._on_question,
-                    within=self._budget,
-                )
-        finally:
-            enclosing_work.reset(token)
-        return result
+        with enclose(
+            self._secrets,
+            budget=self._budget,
+            on_step=lambda name, step: self.emit_step(FragmentStep(name, step)),
+            on_question=self._on_question,
+        ):
+            return await agent.run(
+                prompt,
+                session=self._session,
+                history=history,
+                on_step=self._follow,
+                on_question=self._on_question,
+                within=self._budget,
+            )
 
     def _follow(self, step: Step) -> None:
         if isinstance(step, TurnEnded):
@@ -408,25 +378,24 @@ class _LedWork:
 
     async def _instructions(self) -> str:
         """Return the instructions for the model, with statistics and memories."""
-        said = [self._lead.instructions]
+        said = list(filter(None, (_INSTRUCTIONS, self._lead.instructions)))
         if lines := await self._format_measures():
-            said.append(self._wording.text("agent_measures", measures="\n".join(lines)))
+            said.append(self.wording.text("agent_measures", measures="\n".join(lines)))
         if memories := await self._recall():
             self.emit_step(Recalled(memories))
             listed = "\n".join(f"- {each}" for each in memories)
-            said.append(self._wording.text("agent_recalled", memories=listed))
+            said.append(self.wording.text("agent_recalled", memories=listed))
         return "\n\n".join(said)
 
     async def _format_measures(self) -> list[str]:
-        fragments = self._lead.fragments
         try:
-            measures = await fragments.measures(self._lead.runtime.store)
+            measures = await self._lead.fragments.measures(self._lead.runtime.store)
         except StoreError as error:
             _logger.warning("The success rates of fragments cannot be read: %s", error)
-            measures = await fragments.measures()
+            measures = await self._lead.fragments.measures()
         return [
             "- "
-            + self._wording.text(
+            + self.wording.text(
                 "agent_measure",
                 name=name,
                 successes=each.successes,
@@ -452,22 +421,14 @@ class _LedWork:
         is_reached = result.status is not AgentStatus.FAILED and not self._budget.is_spent
         if not self._lead.evaluates or not is_reached:
             return None
-        steps = [
-            f"{call.name}: {result.status.value}"
-            for turn in self._turns
-            for call, result in zip(turn.calls, turn.results, strict=True)
-        ]
-        prompt = self._wording.text(
+        steps = [step for turn in self._turns for step in turn.steps]
+        prompt = self.wording.text(
             "agent_evaluate_ask",
             task=self._task,
             steps="\n".join(steps)[-_MAX_STEPS_LENGTH:] or "-",
             answer=result.answer or result.message or "-",
         )
-        left = self._budget.left
-        parameters = self._lead.parameters
-        if left is not None:
-            most = min(left, parameters.max_output_tokens or left)
-            parameters = replace(parameters, max_output_tokens=most)
+        parameters = self._budget.limit(self._lead.parameters)
         try:
             said = await answer(self._lead.model, [Message.user(prompt)], (), parameters)
         except ModelError as error:
@@ -477,12 +438,6 @@ class _LedWork:
         evaluated = _read(said.text, KnownSecrets(self._secrets))
         self.emit_step(evaluated)
         return evaluated
-
-    def _mark_incomplete(self, result: AgentResult, evaluated: Evaluated) -> AgentResult:
-        missing = evaluated.missing or "the task is not done"
-        return replace(
-            result, status=AgentStatus.LIMIT, reason="not_done", message=f"missing: {missing}"
-        )
 
     async def _learn(self, lesson: str) -> None:
         memory = self._lead.memory
@@ -509,10 +464,6 @@ def _read(text: str, secrets: KnownSecrets) -> Evaluated:
             )
             return Evaluated(is_done, missing, lesson)
     return Evaluated(None)
-
-
-def _ignore(_step: OrchestratorStep) -> None:
-    """Ignore a step."""
 
 
 def _parts(step: OrchestratorStep) -> Iterable[ProcessorPart]:

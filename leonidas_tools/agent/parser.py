@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leonidas_tools.agent.malformed_json import (
     ARGUMENT_KEYS,
+    CALL_TAGS,
     MAX_DEPTH,
     MAX_TEXT_CHARACTERS,
     MAX_VALUES,
@@ -18,22 +17,14 @@ from leonidas_tools.agent.malformed_json import (
     json_values,
     value_at,
 )
-from leonidas_tools.agent.quotes import (
-    CODE_MARKS,
-    MARKS,
-    blank_quotes,
-    is_in_a_sentence,
-    is_in_marks,
-    is_quoted,
-    strip_quote_marks,
-)
+from leonidas_tools.calls.records import record
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class ParsedCall:
     """A parsed call."""
 
@@ -41,7 +32,7 @@ class ParsedCall:
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class Parsed:
     """The thought, the calls and the answer in a text."""
 
@@ -55,10 +46,10 @@ class Parsed:
 def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = False) -> Parsed:
     r"""Return the thought, the calls and the final answer in a text; never raise.
 
-    It parses the labels of ReAct (in English, Portuguese and Chinese), JSON, fenced or bare, the
-    tags that models put around calls, and calls in Python syntax. Text after an observation that
-    the model has made up is ignored. Arguments that were cut off are a problem, not a call. A text
-    without any sign of a call is the answer.
+    It parses the labels of ReAct (in English, Portuguese and Chinese), JSON, fenced, in tags or
+    bare, and calls in Python syntax. Text after an observation that the model has made up is
+    ignored. Arguments that were cut off are a problem, not a call. A text without any sign of a
+    call is the answer.
 
     Args:
         text: The text of the model.
@@ -73,13 +64,25 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
         >>> parse("It is 3.").answer
         'It is 3.'
     """
-    own = _truncate_at_turn_end(text[:MAX_TEXT_CHARACTERS].replace("\r\n", "\n"))
-    for each in dict.fromkeys((_plain(own), own)):  # an answer keeps the marks of calls
-        reading = _Reading(tools=None if tools is None else frozenset(tools), is_cut=is_cut)
-        reading.read(each)
-        if reading.calls or reading.problems:
-            break
-    return reading.build_result()
+    text = text[:MAX_TEXT_CHARACTERS].replace("\r\n", "\n")
+    turn_end = next((e for e in _TURN_END.finditer(text) if text[: e.start()].strip()), None)
+    text = text if turn_end is None else text[: turn_end.start()]
+    known = None if tools is None else frozenset(tools)
+    # Calls are read from the model's own words, in one form; an answer keeps quotes and markup.
+    reading = _Reading(known, is_cut=is_cut)
+    own = reading.begin(_unify_markup(text))
+    reading.read(_blank_quotes(own))
+    if reading.calls or reading.problems:
+        return reading.build_result()
+    whole = _Reading(known, is_cut=False)
+    said = whole.begin(text)
+    thoughts = list(whole.thoughts)
+    whole.read(said)
+    if said and (whole.calls or not whole.answers):
+        whole.thoughts = thoughts
+        whole.answers = [whole.read_answer(said)]
+    whole.calls, whole.problems = [], []
+    return whole.build_result()
 
 
 def calls_within(value: Any, tools: Collection[str]) -> list[ParsedCall]:
@@ -92,11 +95,11 @@ def calls_within(value: Any, tools: Collection[str]) -> list[ParsedCall]:
         [ParsedCall(name='pay', arguments={'amount': 5})]
     """
     search = _Search(frozenset(tools))
-    search.value(value, 0)
+    search.search(value)
     return search.found
 
 
-_CALL_MARKUP = re.compile(
+_MARKUP = re.compile(
     r"^[ \t]*(?:(?P<tag><(?:tool_calls?|function_calls?|tool_use|functioncall)>|<function=|<invoke "
     r"|<[|\uff5c](?:DSML|tool|python_tag)|\[TOOL_CALLS\])"
     r"|(?P<json>\A\[?\s*\{\s*\"(?:name|type|function|tool_calls?)\"\s*:))",
@@ -120,12 +123,11 @@ def markup_in(text: str) -> CallMarkup | None:
         >>> markup_in("Models write <tool_call> then.") is None
         True
     """
-    found = _CALL_MARKUP.search(text)
+    found = _MARKUP.search(text)
     if found is None:
         return None
-    return CallMarkup(
-        found["tag"] is not None, _CLOSED.search(_plain(text).rstrip("` \n")) is not None
-    )
+    is_last = _COMPLETE.search(_unify_markup(text).rstrip("` \n")) is not None
+    return CallMarkup(found["tag"] is not None, is_last)
 
 
 def read_arguments(
@@ -141,9 +143,11 @@ def read_arguments(
     """
     if not isinstance(arguments, str):
         return arguments, ""
-    if not arguments.strip():
+    text = arguments.strip()
+    if not text:
         return {}, ""
-    text = _decode_string(arguments.strip())
+    if text.startswith('"') and isinstance(decoded := _loads(text), str):  # encoded twice
+        text = decoded
     start = text.find("{")
     value = None if start < 0 else value_at(text, start)
     if value is not None and value.is_open:
@@ -154,42 +158,133 @@ def read_arguments(
     return value.value, ""
 
 
-def _decode_string(text: str) -> str:
-    """Return the text in a JSON string, as some models encode arguments twice."""
+def _loads(text: str) -> Any:
+    """Return the value of a JSON text, or the text if it is not JSON."""
     try:
-        value = json.loads(text) if text.startswith('"') else text
+        return json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, str) else text
 
 
-# End of the model's turn --------------------------------------------------------------------------
+# Markup -------------------------------------------------------------------------------------------
 
-_MARKS_OF_CALLS = re.compile(
-    r"(?<=[</])\uff5cDSML\uff5c|\[TOOL_CALLS\]|<\|python_tag\|>|\bfunctools(?=\[\s*\{)",
-    re.IGNORECASE,
-)
-"""Marks before calls or in their tags, which say no more than the calls."""
-_ENDS = re.compile(
+_TURN_END = re.compile(
     r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return)\|>|</s>|<end_of_turn>"
     r"|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[/?INST\]"
 )
 """End of the model's own turn; later text is made up."""
-
-
+_MADE_UP = re.compile(
+    r"</?(?:tool_response|tool_result|function_results?|observation|\|observation\|)>|\[TOOL_RESULTS\]",
+    re.IGNORECASE,
+)
+_EMPTY_MARKS = re.compile(
+    r"(?<=[</])\uff5cDSML\uff5c|\[TOOL_CALLS\]|<\|python_tag\|>|\bfunctools(?=\[\s*\{)",
+    re.IGNORECASE,
+)
+"""Marks before calls or in their tags, which say no more than the calls."""
 _MISTRAL_CALL = re.compile(r"\[TOOL_CALLS\]\s*([\w.-]{1,128})\s*(?:\[ARGS\])?\s*(?=\{)")
+_ELEMENT = re.compile(
+    r"<(?:(?:function|tool)=(?P<name>[^\s>]{1,128})|invoke\s+name=[\"'](?P<invoked>[^\"'>]{1,128})"
+    r"[\"']\s*)>(?P<body>.*?)(?P<end></(?:function|tool|invoke)>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_PARAMETER = re.compile(
+    r"<parameter(?:=|\s+name=[\"'])(?P<key>[^\"'>\s]{1,128})[\"']?(?P<more>[^<>]{0,100})>(?P<value>.*?)"
+    r"(?P<end></parameter>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_THINK = re.compile(
+    r"<(?P<tag>think|thinking|thought|reasoning|scratchpad)>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_THINK_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
+_ANSWER_TAG = re.compile(
+    r"<(?P<tag>final_answer|answer|response)>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_OPENING_TAGS = re.compile(rf"(?:<(?:{CALL_TAGS})>\s*)+\Z", re.IGNORECASE)
+_CLOSING_TAGS = re.compile(rf"(?:\s*</(?:{CALL_TAGS})>)+", re.IGNORECASE)
+_FENCE = re.compile(r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\n?|\n?[ \t]*```[ \t]*$", re.MULTILINE)
+_COMPLETE = re.compile(r"(?:[}\])]|</\w+>)\Z")
+"""End of a text whose last call is complete."""
 
 
-def _plain(text: str) -> str:
-    """Return the text without marks of calls that say no more than the calls themselves."""
+def _unify_markup(text: str) -> str:
+    """Return the text with JSON in `<tool_call>` in place of calls in other markup."""
     text = _MISTRAL_CALL.sub(r"Action: \1 ", text)
-    return _MARKS_OF_CALLS.sub("", text)
+    return _ELEMENT.sub(_element_to_json, _EMPTY_MARKS.sub("", text))
 
 
-def _truncate_at_turn_end(text: str) -> str:
-    """Return the text up to the end of the model's own turn."""
-    end = next((e for e in _ENDS.finditer(text) if text[: e.start()].strip()), None)
-    return text if end is None else text[: end.start()]
+def _element_to_json(found: re.Match[str]) -> str:
+    """Return a call such as `<function=f><parameter=a>1</parameter></function>` as JSON."""
+    name, body = (found["name"] or found["invoked"]).strip(_QUOTES), found["body"]
+    parameters = list(_PARAMETER.finditer(body))
+    arguments: Any = body.strip()
+    if parameters:
+        arguments = {each["key"]: _parameter_value(each) for each in parameters}
+    call = json.dumps({"name": name, "arguments": arguments})
+    is_closed = all(each["end"] for each in (found, *parameters))
+    if is_closed or (not parameters and "{" in body):  # a cut object is found by its reader
+        return f"<tool_call>{call}</tool_call>"
+    return f"<tool_call>{call[:-2]}"
+
+
+def _parameter_value(parameter: re.Match[str]) -> Any:
+    text = parameter["value"].strip("\n")
+    return text if 'string="true"' in parameter["more"] else _loads(text)
+
+
+# Quotes: a call in them is only mentioned ---------------------------------------------------------
+
+_QUOTED_BLOCK = re.compile(
+    r"<(?P<tag>blockquote|quote|document|example)\b[^<>]{0,200}>.*?</(?P=tag)>"
+    r"|^[ \t]*(?P<mark>\"{3}|'{3})[ \t]*$.*?^[ \t]*(?P=mark)[ \t.,;:]*$",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_SENTENCE_END = re.compile(r"[.!?。！？][\s\"'*`]*\Z")  # noqa: RUF001 - of Chinese sentences
+_MARKS = {
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "“": "”",
+    "„": "“",
+    "«": "»",
+    "「": "」",
+    "‘": "’",  # noqa: RUF001
+}
+
+
+def _blank_quotes(text: str) -> str:
+    """Return the text with quoted blocks and tagged answers replaced by spaces."""
+    for form in (_QUOTED_BLOCK, _ANSWER_TAG):
+        text = form.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    return text
+
+
+def _is_quoted_line(text: str, at: int) -> bool:
+    return text[text.rfind("\n", 0, at) + 1 : at].lstrip(" \t").startswith(">")
+
+
+def _is_mentioned(text: str, start: int, end: int) -> bool:
+    """Return whether a call is quoted, or is part of a sentence about it."""
+    if _is_quoted_line(text, start):
+        return True
+    before = text[text.rfind("\n", 0, start) + 1 : start]
+    after = text[end:].partition("\n")[0]
+    if before and after[:1] == _MARKS.get(before[-1]) and not after.startswith("```"):
+        return bool(_WORD.search(before) or _WORD.search(after))
+    if any(each in before + after for each in "{}<") or _SENTENCE_END.search(before):
+        return False
+    return bool(_WORD.search(before) and _WORD.search(after))
+
+
+def _unquote_lines(text: str) -> str:
+    """Return the text without quote marks if the model quotes the whole text."""
+    lines = text.splitlines()
+    if not all(line.lstrip().startswith(">") for line in lines if line.strip()):
+        return text
+    return "\n".join(line.lstrip().removeprefix(">").removeprefix(" ") for line in lines)
 
 
 # Labels of ReAct ----------------------------------------------------------------------------------
@@ -206,20 +301,22 @@ _LABELS = {
     "question": "question|pergunta|user|human|usu[aá]rio|问题|用户",
 }
 _LABEL = re.compile(
-    r"^[ \t>#*_\-]*(?:\d+[.)]\s*)?\[?(?:"
+    r"^[ \t>#*_\-]*(?:\d+[.)]\s*)?[\[【]?(?:"
     + "|".join(f"(?P<{kind}>{names})" for kind, names in reversed(_LABELS.items()))
-    + r")(?:[ \t]*\#?\d+)?\]?[ \t]*[*_`]*[ \t]*[:\uff1a][ \t]*[*_]*",
+    + r")(?:[ \t]*\#?\d+)?(?:】|\]?[ \t]*[*_`]*[ \t]*[:\uff1a])[ \t]*[*_]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _NONE = re.compile(r"(?:none|null|n/?a|no(?:thing| action| tool)?|nenhuma?|无)\W*", re.IGNORECASE)
+_FINAL_ANSWER = "final_answer"
 _FINISH = re.compile(r"(?:final[ _-]?(?:answer|response)|finish|answer|respond)", re.IGNORECASE)
 _NAME = re.compile(r"[^\W\d][\w.:/-]{0,127}")
 _FINAL = re.compile("final|最终", re.IGNORECASE)
+_PLAIN_LABEL = re.compile(r"action|a[cç][aã]o|行动|动作", re.IGNORECASE)
+_LIKE_A_CALL = re.compile(r"[`'\"*\s]*(?:[^\W\d][\w.:/-]*[`'\"*]*[ \t]*(?:[({]|\n|\Z)|[{\[<])")
 _QUOTES = "`'\"*_ \t"
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
+class _Segment(NamedTuple):
     """A label and the text up to the next one."""
 
     kind: str
@@ -227,34 +324,51 @@ class _Segment:
     label: str = ""
 
 
-_PLAIN_LABEL = re.compile(r"action|a[cç][aã]o|行动|动作", re.IGNORECASE)
-_LIKE_A_CALL = re.compile(r"[`'\"*\s]*(?:[^\W\d][\w.:/-]*[`'\"*]*[ \t]*(?:[({]|\n|\Z)|[{\[])")
-
-
 def _is_label(found: re.Match[str], text: str) -> bool:
     """Return whether a match is a label, not a quote or a sentence that begins with `Tool:`."""
-    if is_quoted(text, found.end()):
+    if _is_quoted_line(text, found.end()):
         return False
     if found.lastgroup != "action" or _PLAIN_LABEL.search(found[0]):
         return True
     return _LIKE_A_CALL.match(text, found.end()) is not None
 
 
-def _segments(text: str) -> list[_Segment]:
-    """Split a text at the labels outside of JSON; the first segment has no label."""
+def _split_at_labels(text: str) -> list[_Segment]:
+    """Split a text at the labels outside of JSON; the first segment has no label.
+
+    The last one is a made-up observation, if there is one, or comes before a made-up question.
+    """
     matches = list(_LABEL.finditer(text))
-    spans = _spans_of_values(text) if matches else []
+    values = _values(text) if matches else ()
+    spans = [(start, value.end) for start, value in values if not value.is_open]
     outside = (each for each in matches if not any(a < each.start() < b for a, b in spans))
     labels = [each for each in outside if _is_label(each, text)]
-    first = labels[0].start() if labels else len(text)
-    segments = [_Segment("", text[:first].strip())]
-    for at, label in enumerate(labels):
-        end = labels[at + 1].start() if at + 1 < len(labels) else len(text)
-        segments.append(_Segment(label.lastgroup or "", text[label.end() : end].strip(), label[0]))
+    ends = [*(label.start() for label in labels), len(text)]
+    segments = [_Segment("", text[: ends[0]].strip())]
+    for label, end in zip(labels, ends[1:], strict=True):
+        kind = label.lastgroup or ""
+        if kind == "question" and len(segments) > 1:
+            break
+        segments.append(_Segment(kind, text[label.end() : end].strip(), label[0]))
+        if kind == "observation":
+            break
     return segments
 
 
+# Calls in JSON ------------------------------------------------------------------------------------
+
 _VALUE_START = re.compile(r"\{|\[(?=\s*[\[{])")
+_ARGUMENTS = re.compile(ARGUMENT_KEYS, re.IGNORECASE)
+_TOOL = re.compile(
+    r"action|(?:tool|function)(?:[_ ]?(?:name|call))?|call|ação|ferramenta|工具|行动", re.IGNORECASE
+)
+_LIST = re.compile(r"(?:tool_|function_)?calls|actions|tools")
+_THOUGHT = re.compile(r"thoughts?|thinking|reasoning|pensamento|思考")
+_ANSWER = re.compile(r"(?:final[_ ]?)?answer|final_response|resposta_final|最终答案", re.IGNORECASE)
+_OWN = re.compile(f"{_TOOL.pattern}|{_THOUGHT.pattern}|name|id|type|index", re.IGNORECASE)
+
+INPUT = "input"
+"""The key of an argument that a model wrote without a key."""
 
 
 def _values(text: str) -> Iterator[tuple[int, JsonValue]]:
@@ -265,25 +379,9 @@ def _values(text: str) -> Iterator[tuple[int, JsonValue]]:
         if match is None:
             return
         value = value_at(text, match.start())
-        if not is_quoted(text, match.start()):
+        if not _is_quoted_line(text, match.start()):
             yield match.start(), value
         at = max(value.end, match.end())
-
-
-def _spans_of_values(text: str) -> list[tuple[int, int]]:
-    return [(start, value.end) for start, value in _values(text) if not value.is_open]
-
-
-# Calls in JSON ------------------------------------------------------------------------------------
-
-_ARGUMENTS = re.compile(ARGUMENT_KEYS, re.IGNORECASE)
-_TOOL = re.compile(
-    r"action|(?:tool|function)(?:[_ ]?(?:name|call))?|call|ação|ferramenta|工具|行动", re.IGNORECASE
-)
-_LIST = re.compile(r"(?:tool_|function_)?calls|actions|tools")
-_THOUGHT = re.compile(r"thoughts?|thinking|reasoning|pensamento|思考")
-_ANSWER = re.compile(r"(?:final[_ ]?)?answer|final_response|resposta_final|最终答案", re.IGNORECASE)
-_OWN = re.compile(f"{_TOOL.pattern}|{_THOUGHT.pattern}|name|id|type|index", re.IGNORECASE)
 
 
 def _first(value: Mapping[str, Any], keys: re.Pattern[str]) -> Any:
@@ -296,92 +394,24 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-# Calls in tags ------------------------------------------------------------------------------------
-
-_TAGGED = re.compile(
-    r"<(?P<tag>tool_calls?|function_calls?|tool_use|functioncall|tool|function|action)>"
-    r"\s*(?=[\[{<])(?P<body>.*?)(?:</(?P=tag)>|\Z)",
-    re.DOTALL | re.IGNORECASE,
-)
-_NAMED = re.compile(
-    r"<(?:function|tool)=(?P<name>[^\s>]{1,128})>(?P<body>.*?)(?P<end></(?:function|tool)>|\Z)"
-    r"|<invoke\s+name=[\"'](?P<invoked>[^\"'>]{1,128})[\"']\s*>(?P<inside>.*?)(?P<out></invoke>|\Z)",
-    re.DOTALL | re.IGNORECASE,
-)
-
-
-def _is_mentioned(text: str, found: re.Match[str]) -> bool:
-    """Return whether a call in tags is quoted, or is part of a sentence about it."""
-    start, end = found.span()
-    if is_quoted(text, start) or is_in_marks(text, start, end, CODE_MARKS):
-        return True
-    return found[0].endswith(">") and is_in_a_sentence(text, start, end)
-
-
-def _answer_at(text: str, tagged: Sequence[re.Match[str]]) -> int:
-    """Return the start of a final answer outside of tags; calls in it are only mentioned."""
-    for found in _LABEL.finditer(text) if tagged else ():
-        is_inside = any(each.start() < found.start() < each.end() for each in tagged)
-        if _FINAL.search(found[0]) and not is_inside and _is_label(found, text):
-            return found.start()
-    return len(text)
-
-
-def _without_mentions(text: str) -> str:
-    """Return the text with spaces in place of tags that are only mentioned, with their JSON."""
-    for form in (_TAGGED, _NAMED):
-        text = form.sub(
-            lambda found: " " * len(found[0]) if _is_mentioned(found.string, found) else found[0],
-            text,
-        )
-    return text
-
-
-_PARAMETER = re.compile(
-    r"<parameter(?:=|\s+name=[\"'])(?P<key>[^\"'>\s]{1,128})[\"']?(?P<more>[^<>]{0,100})>(?P<value>.*?)"
-    r"(?P<end></parameter>|\Z)",
-    re.DOTALL | re.IGNORECASE,
-)
-_THINK = re.compile(
-    r"<(?P<tag>think|thinking|thought|reasoning|scratchpad)>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
-    re.DOTALL | re.IGNORECASE,
-)
-_THINK_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
-_MADE_UP = re.compile(
-    r"</?(?:tool_response|tool_result|function_results?|observation|\|observation\|)>|\[TOOL_RESULTS\]",
-    re.IGNORECASE,
-)
-_ANSWER_TAG = re.compile(
-    r"<(?P<tag>final_answer|answer|response)>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
-    re.DOTALL | re.IGNORECASE,
-)
-_FENCE = re.compile(r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\n?|\n?[ \t]*```[ \t]*$", re.MULTILINE)
-
-
-_CLOSED = re.compile(r"(?:[}\])]|</\w+>)\Z")
-"""End of a text whose last call is complete."""
-
-
-@dataclass(slots=True)
 class _Reading:
     """State of parsing a text."""
 
-    tools: frozenset[str] | None
-    is_cut: bool  # whether the answer was cut off
-    thoughts: list[str] = field(default_factory=list)
-    calls: list[ParsedCall] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    tail: str = ""
+    def __init__(self, tools: frozenset[str] | None, *, is_cut: bool) -> None:
+        self.thoughts: list[str] = []
+        self.calls: list[ParsedCall] = []
+        self.answers: list[str] = []
+        self.problems: list[str] = []
+        self._tools = tools
+        self._is_cut = is_cut
+        self._tail = ""
 
     def build_result(self) -> Parsed:
         """Build the result; ignore an answer given with calls, as it cannot know their results."""
-        if self.is_cut and self.calls and _CLOSED.search(self.tail) is None:
-            self.problems.append(say("agent_call_cut", tool=self.calls.pop().name))
+        if self._is_cut and self.calls and _COMPLETE.search(self._tail) is None:
+            self._report("cut", self.calls.pop().name)
         calls = tuple(self.calls[:MAX_VALUES])
-        answer = None
-        if not calls and not self.problems and self.answers:
-            answer = self.answers[0]
+        answer = self.answers[0] if self.answers and not (calls or self.problems) else None
         if not (calls or self.problems) and answer is None:
             self.problems.append(say("agent_no_action" if self.thoughts else "agent_nothing_said"))
         return Parsed(
@@ -391,122 +421,45 @@ class _Reading:
             problems=tuple(dict.fromkeys(self.problems)),
         )
 
-    @property
-    def _is_done(self) -> bool:
-        return bool(self.calls or self.problems or self.answers)
-
-    def read(self, text: str) -> None:
-        """Parse a text in each form in turn, until one form matches."""
-        text = strip_quote_marks(self._without_thoughts(text).strip())
-        text = self._before_made_up(text)
-        self.tail = text.rstrip("` \n")
-        own = blank_quotes(text)
-        if own != text:
-            self._read_shown(own, text)
-            return
-        self._read_forms(text)
-        if text and not self._is_done:
-            self.answers.append(_answer_in(text))
-
-    def read_place(self, place: dict[str, Any] | re.Match[str] | str) -> None:
-        """Parse an object, a call in tags, or a text that begins with a call."""
-        if isinstance(place, dict):
-            self._object(place, 0)
-        elif isinstance(place, str):
-            self._labels(place)
-            if not self.calls:
-                self._python(place, strict=False)
-        else:
-            self._read_tagged_call(place)
-
-    def _read_shown(self, own: str, text: str) -> None:
-        """Parse a text with quoted parts; a call in them is not intended."""
-        thoughts = list(self.thoughts)
-        self._read_forms(own)
-        if self.calls or self.problems:
-            return
-        self.thoughts, self.answers = thoughts, []
-        whole = _Reading(tools=self.tools, is_cut=False)
-        whole._read_forms(text)
-        if whole.answers and not whole.calls:
-            self.thoughts += whole.thoughts
-            self.answers += whole.answers
-        else:
-            self.answers.append(_answer_in(text))
-
-    def _read_forms(self, text: str) -> None:
-        for form in (self._tags, self._labels, self._json, self._python):
-            form(text)
-            if self._is_done:
-                return
-
-    def _without_thoughts(self, text: str) -> str:
-        """Remove and record the tagged thoughts; calls in them must not run."""
-        closed = _THINK_END.search(text)
-        opened = _THINK.search(text)
+    def begin(self, text: str) -> str:
+        """Return the text without its thoughts, up to a tagged result that the model made up."""
+        closed, opened = _THINK_END.search(text), _THINK.search(text)
         if closed is not None and (opened is None or closed.start() < opened.start()):
             self.thoughts.append(text[: closed.start()].strip())
             text = text[closed.end() :]
         self.thoughts += [each["body"].strip() for each in _THINK.finditer(text)]
-        return _THINK.sub("", text)
+        text = _unquote_lines(_THINK.sub("", text).strip())
+        if made_up := _MADE_UP.search(text):
+            text = text[: made_up.start()].strip()
+            self._is_cut = False
+            if not text:
+                self.problems.append(say("agent_own_observation"))
+        self._tail = text.rstrip("` \n")
+        return text
 
-    def _before_made_up(self, text: str) -> str:
-        """Return the text before a tagged result that the model has made up."""
-        match = _MADE_UP.search(text)
-        if match is None:
-            return text
-        if not text[: match.start()].strip():
-            self.problems.append(say("agent_own_observation"))
-        self.is_cut = False
-        return text[: match.start()].strip()
+    def read(self, text: str) -> None:
+        """Parse a text in each form in turn, until one form matches."""
+        for form in (self.read_labels, self._json, self.read_python):
+            if self._is_done:
+                return
+            form(text)
 
-    # Tags
-
-    def _tags(self, text: str) -> None:
-        begin = len(text)
-        tagged = [*_TAGGED.finditer(text), *_NAMED.finditer(text)]
-        answer = _answer_at(text, tagged)
-        for found in tagged:
-            if found.start() > answer or _is_mentioned(text, found):
-                continue
-            if self._read_tagged_call(found):
-                begin = min(begin, found.start())
-        if self._is_done:
-            self._think(_strip_fences(_bare(text[:begin])))
-        elif said := _ANSWER_TAG.search(text):
+    def read_answer(self, text: str) -> str:
+        """Return the answer in a text without calls: in its tags, or the whole text."""
+        if said := _ANSWER_TAG.search(text):
             self._think(text[: said.start()])
-            self.answers.append(said["body"].strip())
+            return said["body"].strip()
+        return _unfence_all(text)
 
-    def _read_tagged_call(self, found: re.Match[str]) -> bool:
-        """Parse a call in tags; return whether a call or a problem was found."""
-        groups = found.groupdict()
-        before = len(self.calls) + len(self.problems)
-        if "name" in groups:
-            self._read_named_call(found)
-        elif not _NAMED.search(found["body"]):  # else they are matched separately
-            self._json(found["body"])
-            if len(self.calls) + len(self.problems) == before:
-                self._python(found["body"])
-            if len(self.calls) + len(self.problems) == before:
-                self.problems.append(say("agent_call_unnamed"))
-        return len(self.calls) + len(self.problems) > before
-
-    def _read_named_call(self, found: re.Match[str]) -> None:
-        name = (found["name"] or found["invoked"]).strip(_QUOTES)
-        body = found["body"] if found["name"] else found["inside"]
-        is_open = not (found["end"] if found["name"] else found["out"])
-        parameters = list(_PARAMETER.finditer(body))
-        if not parameters and ("{" in body or not is_open):
-            self._call(name, body)
-        elif is_open or not all(each["end"] for each in parameters):
-            self.problems.append(say("agent_call_cut", tool=name))
-        else:
-            self._add(name, {each["key"]: _literal(each) for each in parameters})
+    @property
+    def _is_done(self) -> bool:
+        return bool(self.calls or self.problems or self.answers)
 
     # Labels
 
-    def _labels(self, text: str) -> None:
-        segments = _before_observation(_segments(text))
+    def read_labels(self, text: str) -> None:
+        """Parse the labels of ReAct."""
+        segments = _split_at_labels(text)
         kinds = {segment.kind for segment in segments[1:]}
         if not kinds & {"thought", "action", "observation", "answer"}:
             return
@@ -514,30 +467,28 @@ class _Reading:
         if segments[0].text and kinds.isdisjoint({"thought", "action"}) and not is_final:
             return  # prose with such a word at the start of a line
         if segments[-1].kind == "observation":
-            self.is_cut = False
-        rest = deque(segments)
-        while rest and self._segment(rest.popleft(), rest):
-            pass
+            self._is_cut = False
+        self._segments(segments)
         if not self._is_done:
-            self._read_thoughts(segments)
+            self._search_thoughts(segments)
 
-    def _segment(self, segment: _Segment, rest: deque[_Segment]) -> bool:
-        """Parse the text after a label; return whether to continue."""
-        if segment.kind in ("", "thought"):
-            self._think(segment.text)
-        elif segment.kind == "action":
-            given = rest.popleft().text if rest and rest[0].kind == "input" else None
-            self._action(segment.text, given)
-        elif segment.kind == "answer":
-            self.answers.append(_answer_in(segment.text))
-            return bool(self.calls)
-        return segment.kind != "observation"
+    def _segments(self, segments: Sequence[_Segment]) -> None:
+        """Parse the text after each label, up to an answer without calls before it."""
+        for segment, after in zip(segments, [*segments[1:], _Segment("", "")], strict=True):
+            if segment.kind == "action":
+                self._action(segment.text, after.text if after.kind == "input" else None)
+            elif segment.kind == "answer":
+                self.answers.append(_unfence_all(segment.text))
+                if not self.calls:
+                    return
+            elif segment.kind in ("", "thought") and not self._json(segment.text, in_tags=True):
+                self._think(segment.text)
 
-    def _read_thoughts(self, segments: Sequence[_Segment]) -> None:
+    def _search_thoughts(self, segments: Sequence[_Segment]) -> None:
         """Search a text with neither action nor answer for calls in its thoughts."""
-        thoughts, self.thoughts = self.thoughts, []
-        if any(segment.kind == "observation" for segment in segments):
+        if segments[-1].kind == "observation":
             self.problems.append(say("agent_own_observation"))
+        thoughts, self.thoughts = self.thoughts, []
         for segment in segments:
             self._json(segment.text)
         if not self.calls:
@@ -546,152 +497,119 @@ class _Reading:
             self.problems.append(say("agent_no_action"))
 
     def _action(self, text: str, given: str | None) -> None:
-        text = _strip_fences(text).strip()
-        if not text and given is None:
-            self.problems.append(say("agent_call_unnamed"))
-        elif text.startswith(("{", "[{")):
+        """Parse the text after the label of an action, and that of its input."""
+        text = _strip_fences(text)
+        if text.startswith(("{", "[{", "<")):
             self._json(text)
             if not self._is_done:
-                self.problems.append(say("agent_call_unnamed"))
-        elif _NONE.fullmatch(text):
-            return
-        else:
-            self._read_named_action(text, given)
+                self._report("unnamed")
+        elif not _NONE.fullmatch(text):
+            self._named_action(_bare(text), given)
 
-    def _read_named_action(self, text: str, given: str | None) -> None:
-        match = _NAME.match(text.lstrip(_QUOTES))
+    def _named_action(self, text: str, given: str | None) -> None:
+        match = _NAME.match(text)
         name = "" if match is None else match[0].rstrip(".:,*_`") or match[0]
-        after = text.lstrip(_QUOTES)[len(name) :]
-        first = re.split(r"[\n(\[{]", _bare(text), maxsplit=1)[0].strip()
+        first = re.split(r"[\n(\[{]", text, maxsplit=1)[0].strip()
         if _FINISH.fullmatch(first) and not self._is_known(name):
-            self._finish(first, _bare(text)[len(first) :] if given is None else given)
-            return
-        if match is None:
-            self.problems.append(say("agent_call_unnamed"))
+            said = text[len(first) :].lstrip(":") if given is None else given
+            if said.startswith("("):
+                self.read_python(_FINAL_ANSWER + said, strict=False)
+            if not self.answers:
+                self._call(_FINAL_ANSWER, said)
+        elif match is None:
+            self._report("unnamed")
         elif given is not None:
             self._call(name, given)
         else:
-            self._with_arguments(name, after)
-
-    def _finish(self, name: str, said: str) -> None:
-        """Parse the answer in an action that means the final answer."""
-        if said.startswith("("):
-            self._python(name + said, strict=False)
-        if not self.answers:
-            self.answers.append(_inner(said.lstrip(":")))
+            self._with_arguments(name, text[len(name) :])
 
     def _with_arguments(self, name: str, after: str) -> None:
         """Parse the text after a name: arguments in brackets, JSON, or nothing."""
         rest = after.lstrip(_QUOTES).strip()
         if rest.startswith("("):
-            self._python(name + rest, strict=False)
+            self.read_python(name + rest, strict=False)
             if not self._is_done:
-                self.problems.append(say("agent_call_unreadable", tool=name))
+                self._report("unreadable", name)
         elif "{" in rest:
             self._call(name, rest[rest.index("{") :])
         elif not rest or self._is_known(name):
             self._call(name, rest)
         elif rest.startswith("["):
-            self.problems.append(say("agent_call_unreadable", tool=name))
-        elif "\n" in after.strip(" \t") or rest.startswith("\n") or after.startswith("\n"):
+            self._report("unreadable", name)
+        elif "\n" in after:
             self._call(name, "")
         else:  # a sentence that begins with a word
-            self.problems.append(say("agent_call_unnamed"))
+            self._report("unnamed")
 
     # JSON
 
-    def _json(self, text: str) -> None:
+    def _json(self, text: str, *, in_tags: bool = False) -> bool:
+        """Parse the calls in JSON that are not only mentioned; return whether there are any."""
         begin = None
-        for start, value in _values(_without_mentions(text)):
-            if is_in_a_sentence(text, start, value.end) or is_in_marks(
-                text, start, value.end, MARKS
-            ):
+        for start, value in _values(text):
+            tags = _OPENING_TAGS.search(text, max(start - 200, 0), start)
+            after = None if tags is None else _CLOSING_TAGS.match(text, value.end)
+            opening = start if tags is None else tags.start()
+            end = value.end if after is None else after.end()
+            if (in_tags and tags is None) or _is_mentioned(text, opening, end):
                 continue
-            if self._from_json(value) and begin is None:
-                begin = start
+            before = len(self.calls) + len(self.problems) + len(self.answers)
+            self._value(value)
+            if tags is not None and before == len(self.calls + self.problems + self.answers):
+                self._report("unnamed")
+            if begin is None and before < len(self.calls + self.problems + self.answers):
+                begin = opening
         if begin is not None:
             self._think(_bare(_strip_fences(text[:begin])))
+        return begin is not None
 
-    def _from_json(self, value: JsonValue) -> bool:
-        """Parse a value; return whether it has a call, a problem or an answer."""
-        before = len(self.calls) + len(self.problems) + len(self.answers)
-        if value.is_open:
-            self._open_json(value.value)
-        else:
-            self._object(value.value, 0)
-        return len(self.calls) + len(self.problems) + len(self.answers) > before
+    def _value(self, value: JsonValue) -> None:
+        """Parse a value; the last call of a value without an end was cut off."""
+        before = len(self.calls)
+        self.read_object(value.value)
+        if value.is_open and len(self.calls) > before:
+            self._report("cut", self.calls.pop().name)
 
-    def _open_json(self, value: Any) -> None:
-        """Parse a value without an end: complete calls, and the call that was cut off."""
-        items = value if isinstance(value, list) else [value]
-        for item in items[:-1]:
-            self._object(item, 0)
-        last = items[-1] if items else None
-        shadow = _Reading(tools=self.tools, is_cut=True)
-        shadow._object(last, 0)
-        for call in shadow.calls[:1]:
-            self.problems.append(say("agent_call_cut", tool=call.name))
-        self.problems += shadow.problems if not shadow.calls else []
-        if shadow.answers and not self.calls:
-            self.answers += shadow.answers
-
-    def _object(self, value: Any, depth: int) -> None:
+    def read_object(self, value: Any, depth: int = 0) -> None:
+        """Parse the calls, or the answer, of an object or a list of objects."""
         if depth > MAX_DEPTH:
             return
         if isinstance(value, list):
             for item in value[:MAX_VALUES]:
-                self._object(item, depth + 1)
+                self.read_object(item, depth + 1)
         elif isinstance(value, dict):
             self._think(_first(value, _THOUGHT))
-            if not self._calls_of(value, depth):
-                final = _first(value, _ANSWER)
-                if final is not None:
-                    self.answers.append(_as_text(final))
+            if not self._calls_of(value, depth) and (final := _first(value, _ANSWER)) is not None:
+                self.answers.append(_as_text(final))
 
     def _calls_of(self, value: dict[str, Any], depth: int) -> bool:
         """Parse the calls of an object; return whether it has any."""
-        if isinstance(listed := _first(value, _LIST), list) and listed:
-            self._object(listed, depth + 1)
-            return True
-        tool = _first(value, _TOOL)
-        if isinstance(tool, dict):
-            outer = _first(value, _ARGUMENTS)
-            named = "name" in tool and outer is not None
-            self._object({"arguments": outer, **tool} if named else tool, depth + 1)
-            return True
-        name = tool if isinstance(tool, str) else self._bare_name(value)
-        if name is None:
-            return self._by_key(value)
-        self._of_object(name.strip(_QUOTES), value)
+        listed, tool, given = (_first(value, keys) for keys in (_LIST, _TOOL, _ARGUMENTS))
+        if isinstance(listed, list) and listed:
+            self.read_object(listed, depth + 1)
+        elif isinstance(tool, dict):
+            is_named = "name" in tool and given is not None
+            self.read_object({"arguments": given, **tool} if is_named else tool, depth + 1)
+        elif isinstance(name := value.get("name") if tool is None else tool, str) and (
+            tool is not None or any(map(_ARGUMENTS.fullmatch, value)) or self._is_known(name)
+        ):
+            self._call_of_object(name.strip(_QUOTES), value)
+        else:  # such as {"get_weather": {"city": "Lisbon"}}
+            name, arguments = next(iter(value.items())) if len(value) == 1 else ("", None)
+            if not self._is_known(name) or not isinstance(arguments, dict):
+                return False
+            self._add(name, arguments)
         return True
 
-    def _bare_name(self, value: dict[str, Any]) -> str | None:
-        """Return the `name` of an object that can only be a call."""
-        name = value.get("name")
-        if not isinstance(name, str):
-            return None
-        return name if any(map(_ARGUMENTS.fullmatch, value)) or self._is_known(name) else None
-
-    def _by_key(self, value: dict[str, Any]) -> bool:
-        """Parse a call such as `{"get_weather": {"city": "Lisbon"}}`."""
-        if len(value) != 1 or self.tools is None:
-            return False
-        name, arguments = next(iter(value.items()))
-        if name not in self.tools or not isinstance(arguments, dict):
-            return False
-        self._add(name, arguments)
-        return True
-
-    def _of_object(self, name: str, value: dict[str, Any]) -> None:
+    def _call_of_object(self, name: str, value: dict[str, Any]) -> None:
+        key = next((key for key in value if _ARGUMENTS.fullmatch(key)), None)
+        arguments = None if key is None else value[key]
+        final = _first(value, _ANSWER)
         if _NONE.fullmatch(name):
-            final = _first(value, _ANSWER)
             if final is not None:
                 self.answers.append(_as_text(final))
-            return
-        key = next((key for key in value if _ARGUMENTS.fullmatch(key)), None)
-        arguments = value[key] if key is not None else None
-        if _FINISH.fullmatch(name) and not self._is_known(name):
-            self.answers.append(_inner(arguments if key else _first(value, _ANSWER)))
+        elif key is None and final is not None and self._is_final(name):
+            self._add(name, {INPUT: final})
         elif key is None:
             self._add(name, {k: v for k, v in value.items() if not _OWN.fullmatch(k)})
         elif arguments is None or isinstance(arguments, dict):
@@ -699,89 +617,80 @@ class _Reading:
         elif isinstance(arguments, str):
             self._call(name, arguments)
         else:
-            self.problems.append(say("agent_call_unreadable", tool=name))
+            self._report("unreadable", name)
 
     # Python
 
-    def _python(self, text: str, *, strict: bool = True) -> None:
+    def read_python(self, text: str, *, strict: bool = True) -> None:
         """Parse `name(key=value)` and lists of such calls, if the text has no other content."""
-        code = _strip_fences(text).strip().strip("`").strip()
+        code = _strip_fences(text).strip("`").strip()
         if "(" not in code or not re.match(r"\[?\s*[^\W\d][\w.]*\s*\(", code):
             return
         try:
             tree = ast.parse(code if strict else _first_call(code), mode="exec")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            self._report_broken_python(code, strict=strict)
+            match = _NAME.search(code)
+            if match is not None and (not strict or self._is_known(match[0])):
+                is_open = code.count("(") > code.count(")")
+                self._report("cut" if is_open else "unreadable", match[0])
             return
         for call in _python_calls(tree):
             name = ast.unparse(call.func)
-            if strict and not self._is_python_call(name, code):
+            is_call = code.startswith("[") if self._tools is None else self._is_known(name)
+            if strict and not (is_call or self._is_final(name)):
                 return
             arguments = _python_arguments(call)
             if arguments is None:
-                self.problems.append(say("agent_call_unreadable", tool=name))
+                self._report("unreadable", name)
             else:
-                self._finish_or_add(name, arguments)
-
-    def _report_broken_python(self, code: str, *, strict: bool) -> None:
-        match = _NAME.search(code)
-        if match is None or (strict and not self._is_known(match[0])):
-            return
-        is_open = code.count("(") > code.count(")")
-        key = "agent_call_cut" if is_open else "agent_call_unreadable"
-        self.problems.append(say(key, tool=match[0]))
-
-    def _is_python_call(self, name: str, code: str) -> bool:
-        """Return whether Python code is a call, and not an answer."""
-        if self.tools is not None:
-            return self._is_known(name) or bool(_FINISH.fullmatch(name))
-        return code.startswith("[") or bool(_FINISH.fullmatch(name))
-
-    def _finish_or_add(self, name: str, arguments: dict[str, Any]) -> None:
-        if _FINISH.fullmatch(name) and not self._is_known(name):
-            self.answers.append(_inner(arguments))
-        else:
-            self._add(name, arguments)
+                self._add(name, arguments)
 
     # Common to all forms
 
     def _call(self, name: str, text: str) -> None:
         """Add a call with arguments from text: an object, or the value of the only parameter."""
-        body = _strip_fences(text).strip()
-        if not body or _NONE.fullmatch(body):
-            self._add(name, {})
+        body = _strip_fences(text)
+        if self._is_final(name):
+            self.answers.append(_inner(body))
             return
-        if not body.startswith("{") and "{" not in body:
-            plain = body.strip(_QUOTES)
-            self._add(name, {INPUT: plain}) if plain else self._add(name, {})
-            return
-        arguments, problem = read_arguments(name, body)
-        if arguments is None:
-            self.problems.append(problem)
-        else:
+        plain = "" if _NONE.fullmatch(body) else body.strip(_QUOTES)
+        arguments: Mapping[str, Any] | None = {INPUT: plain} if plain else {}
+        if "{" in body:
+            arguments, problem = read_arguments(name, body)
+            self.problems += [problem] if arguments is None else []
+        if arguments is not None:
             self._add(name, arguments)
 
     def _add(self, name: str, arguments: Mapping[str, Any]) -> None:
-        if not _NAME.fullmatch(name):
-            self.problems.append(say("agent_call_unnamed"))
+        if self._is_final(name):
+            self.answers.append(_inner(dict(arguments)))
+        elif not _NAME.fullmatch(name):
+            self._report("unnamed")
         else:
-            self.calls.append(
-                ParsedCall(name=name, arguments={str(k): v for k, v in arguments.items()})
-            )
+            by_name = {str(key): value for key, value in arguments.items()}
+            self.calls.append(ParsedCall(name=name, arguments=by_name))
+
+    def _is_final(self, name: str) -> bool:
+        """Return whether a call means the final answer."""
+        return _FINISH.fullmatch(name) is not None and not self._is_known(name)
+
+    def _report(self, problem: str, name: str = "") -> None:
+        self.problems.append(say(f"agent_call_{problem}", tool=name))
 
     def _think(self, text: Any) -> None:
         if isinstance(text, str) and (said := text.strip()):
             self.thoughts.append(said)
 
     def _is_known(self, name: str) -> bool:
-        return self.tools is not None and name in self.tools
+        return self._tools is not None and name in self._tools
 
+
+# Calls in the results of tools --------------------------------------------------------------------
 
 _LINE_QUOTE = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
 _AFTER_A_MARK = re.compile(r"(?<=[`>\"'“«「(\[])(?=[^\W\d_][\w ]{0,20}[:\uff1a])")
 """Positions in a line where a label can begin: after a quotation mark, a tag or a bracket."""
-_NESTED = 3
-"""Maximum depth of JSON texts in JSON texts to search for calls."""
+_MAX_NESTED_TEXTS = 3
 _MAX_PLACES = 100
 _MAX_PLACE_LENGTH = 5_000
 """Limits for calls without an explicit end, which take the longest to parse."""
@@ -795,62 +704,44 @@ class _Search:
         self._tools = tools
         self._places = _MAX_PLACES
         names = "|".join(sorted(map(re.escape, tools), key=len, reverse=True))
-        self._python_call = re.compile(rf"(?<![\w.])(?:{names})[ \t]*\(") if names else None
+        self._python_call = re.compile(rf"(?<![\w.])(?:{names})[ \t]*\(" if names else r"\b\B")
 
-    def value(self, value: Any, level: int) -> None:
-        """Search plain JSON for calls."""
+    def search(self, value: Any, level: int = 0) -> None:
+        """Search plain JSON for calls, and texts in it, as JSON too."""
         waiting = [value]
         while waiting:
             each = waiting.pop()
-            if isinstance(each, str):
-                if any(name in each for name in self._tools):
-                    self._text(each[:MAX_TEXT_CHARACTERS], level)
+            if isinstance(each, str) and any(name in each for name in self._tools):
+                self._text(each[:MAX_TEXT_CHARACTERS], level)
             elif isinstance(each, dict):
-                self._take(each)
+                reading = _Reading(self._tools, is_cut=False)
+                reading.read_object(each)
+                self.found += reading.calls
                 waiting += [*each, *each.values()]
             elif isinstance(each, list):
                 waiting += each
 
     def _text(self, text: str, level: int) -> None:
-        text = _LINE_QUOTE.sub("", _plain(text.replace("\r\n", "\n")))
-        for form in (_TAGGED, _NAMED):
-            for found in form.finditer(text):
-                self._take(found)
+        read = _LINE_QUOTE.sub("", text.replace("\r\n", "\n"))
+        text = _unify_markup(read)
         lines = _AFTER_A_MARK.sub("\n", text)
-        for label in _LABEL.finditer(lines):
-            if label.lastgroup == "action":
-                part = lines[label.start() : label.start() + _MAX_PLACE_LENGTH]
-                self._take(part)
-        for called in () if self._python_call is None else self._python_call.finditer(text):
-            part = text[called.start() : called.start() + _MAX_PLACE_LENGTH]
-            self._take(part)
-        if level < _NESTED:
-            for each in json_values(text):
-                self.value(each, level + 1)
-
-    def _take(self, place: dict[str, Any] | re.Match[str] | str) -> None:
-        if isinstance(place, str):
-            self._places -= 1
-        if self._places >= 0 or not isinstance(place, str):
-            reading = _Reading(tools=self._tools, is_cut=False)
-            reading.read_place(place)
+        labels = (each for each in _LABEL.finditer(lines) if each.lastgroup == "action")
+        places = [lines[each.start() : each.start() + _MAX_PLACE_LENGTH] for each in labels]
+        calls = self._python_call.finditer(text)
+        places += [text[each.start() : each.start() + _MAX_PLACE_LENGTH] for each in calls]
+        for place in places[: max(self._places, 0)]:
+            reading = _Reading(self._tools, is_cut=False)
+            reading.read_labels(place)
+            if not reading.calls:
+                reading.read_python(place, strict=False)
             self.found += reading.calls
+        self._places -= len(places)
+        # The markup may be in JSON, which is not JSON any more once it is unified.
+        for each in dict.fromkeys((read, text)) if level < _MAX_NESTED_TEXTS else ():
+            self.search(json_values(each), level + 1)
 
 
-INPUT = "input"
-"""The key of an argument that a model wrote without a key."""
-
-
-def _before_observation(segments: Sequence[_Segment]) -> Sequence[_Segment]:
-    """Return the segments up to and including a made-up observation, or before a question."""
-    begun = False
-    for at, segment in enumerate(segments):
-        if segment.kind == "observation":
-            return segments[: at + 1]
-        if segment.kind == "question" and begun:
-            return segments[:at]
-        begun = begun or bool(segment.kind)
-    return segments
+# Text ---------------------------------------------------------------------------------------------
 
 
 def _strip_fences(text: str) -> str:
@@ -858,7 +749,7 @@ def _strip_fences(text: str) -> str:
     return _FENCE.sub("", text).strip() if "```" in text else text.strip()
 
 
-def _answer_in(text: str) -> str:
+def _unfence_all(text: str) -> str:
     """Return an answer without a fence around the whole of it; keep fences inside."""
     text = text.strip()
     is_all = text.startswith("```") and text.endswith("```") and text.count("```") == 2  # noqa: PLR2004
@@ -872,24 +763,13 @@ def _bare(text: str) -> str:
 def _inner(value: Any) -> str:
     """Return the answer in the arguments of a final answer."""
     if isinstance(value, str):
-        text = _strip_fences(value).strip()
+        text = _strip_fences(value)
         if text.startswith("{") and isinstance(found := value_at(text, 0).value, dict) and found:
             return _inner(found)
-        if text[:1] + text[-1:] in ("[]", "()"):
-            text = text[1:-1]
-        return _bare(text)
+        return _bare(text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text)
     if isinstance(value, dict) and len(value) == 1:
         return _inner(next(iter(value.values())))
     return "" if value is None else _as_text(value)
-
-
-def _literal(parameter: re.Match[str]) -> Any:
-    """Return the value of a parameter in tags: parsed JSON, or the text if it is not JSON."""
-    body = parameter["value"].strip("\n")
-    try:
-        return body if 'string="true"' in parameter["more"] else json.loads(body)
-    except (ValueError, RecursionError):
-        return body
 
 
 def _first_call(code: str) -> str:
@@ -904,22 +784,20 @@ def _first_call(code: str) -> str:
 
 def _python_calls(tree: ast.Module) -> list[ast.Call]:
     """Return the calls of a module that contains only calls."""
-    calls = list[ast.Call]()
-    for statement in tree.body:
-        value = statement.value if isinstance(statement, ast.Expr) else None
-        items = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
-        if not all(isinstance(item, ast.Call) for item in items):
-            return []
-        calls += [item for item in items if isinstance(item, ast.Call)]
-    return calls
+    values = [each.value if isinstance(each, ast.Expr) else each for each in tree.body]
+    items = [
+        item
+        for value in values
+        for item in (value.elts if isinstance(value, ast.List | ast.Tuple) else [value])
+    ]
+    calls = [item for item in items if isinstance(item, ast.Call)]
+    return calls if len(calls) == len(items) else []
 
 
 def _python_arguments(call: ast.Call) -> dict[str, Any] | None:
     """Return the arguments of a Python call, or `None` if they are not all literals."""
     try:
-        named = {
-            each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg is not None
-        }
+        named = {each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg}
         given = [ast.literal_eval(each) for each in call.args]
     except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError):
         return None

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.agent.malformed_json import json_values
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
+    Declared,
     Message,
+    Model,
+    ModelParameters,
     Usage,
     answer,
 )
-from leonidas_tools.results.texts import AS_IT_IS
-from leonidas_tools.session.tasks import TaskStatus
+from leonidas_tools.results.texts import AS_IT_IS, Wording
+from leonidas_tools.session.tasks import Task, TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.agent.models.model import Declared, Model, ModelParameters
-    from leonidas_tools.results.texts import Wording
-    from leonidas_tools.session.tasks import Task
 
 _MAX_TITLE_LENGTH = 200
 _MAX_TOOLS = 20
@@ -49,6 +49,7 @@ class Plan:
     usage: Usage = field(default_factory=Usage)
 
 
+@dataclass
 class Planner:
     """Plans tasks with a model, and plans again when a task has failed.
 
@@ -62,23 +63,18 @@ class Planner:
         parameters: The parameters of the model.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        max_tasks: int = 10,
-        max_replans: int = 2,
-        parameters: ModelParameters = DEFAULT_PARAMETERS,
-    ) -> None:
-        if max_tasks < 1 or max_replans < 0:
+    model: Model
+    _: KW_ONLY
+    max_tasks: int = 10
+    max_replans: int = 2
+    parameters: ModelParameters = DEFAULT_PARAMETERS
+
+    def __post_init__(self) -> None:
+        if self.max_tasks < 1 or self.max_replans < 0:
             raise ValueError(
-                f"max_tasks must be 1 or more and max_replans 0 or more, not {max_tasks}, "
-                f"{max_replans}"
+                f"max_tasks must be 1 or more and max_replans 0 or more, not {self.max_tasks}, "
+                f"{self.max_replans}"
             )
-        self.model = model
-        self.max_tasks = max_tasks
-        self.max_replans = max_replans
-        self.parameters = parameters
 
     async def plan(
         self,

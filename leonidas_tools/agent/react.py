@@ -7,43 +7,51 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 from pydantic_core import to_json
 
-from leonidas_tools.agent.constrained import answer_schema
+from leonidas_tools.agent.memory import ShortTermMemory, Window, tokens_of
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
     Answer,
     Budget,
+    Chunk,
     EndReason,
     Message,
+    Model,
     ModelCall,
+    ModelParameters,
     answer,
-    estimated_tokens,
     ids_in,
     new_id,
+    object_of,
     strip_decoration,
 )
-from leonidas_tools.agent.models.written import object_of
 from leonidas_tools.agent.parameters import AdjustedParameters
 from leonidas_tools.agent.parser import (
     INPUT,
-    CallMarkup,
+    ParsedCall,
     calls_within,
     markup_in,
     parse,
     read_arguments,
 )
-from leonidas_tools.agent.planner import format_plan
-from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
-from leonidas_tools.agent.reflector import ReflectorDecision
-from leonidas_tools.agent.short_term import Window
+from leonidas_tools.agent.planner import Planner, format_plan
+from leonidas_tools.agent.record import AgentResult, AgentStatus, Correction, Turn
+from leonidas_tools.agent.reflector import Reflection, Reflector, ReflectorDecision
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls.call import (
     REPEATED,
@@ -60,27 +68,20 @@ from leonidas_tools.errors import ModelError, ToolError
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.texts import AS_IT_IS, join, say
+from leonidas_tools.results.texts import AS_IT_IS, Wording, join, say
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
-from leonidas_tools.session.tasks import TaskList, TaskStatus
+from leonidas_tools.session.tasks import Task, TaskList, TaskStatus
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
 
     from genai_processors import processor
 
-    from leonidas_tools.agent.models.model import Chunk, Model, ModelParameters
-    from leonidas_tools.agent.parser import ParsedCall
-    from leonidas_tools.agent.planner import Planner
-    from leonidas_tools.agent.reflector import Correction, Reflection, Reflector
-    from leonidas_tools.agent.short_term import ShortTermMemory
     from leonidas_tools.agent.tool_choice import ToolChoice
     from leonidas_tools.approvals.question import Question
-    from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.declared import Declaration
-    from leonidas_tools.session.tasks import Task
     from leonidas_tools.tools.registry import AnyTool
 
 _logger = visible_logger(__name__)
@@ -89,31 +90,36 @@ S = TypeVar("S")
 
 FunctionCalling: TypeAlias = Literal["auto", "native", "text", "constrained"]
 
-_secrets_above: ContextVar[set[str] | None] = ContextVar(
-    "leonidas_tools_agent_secrets_above", default=None
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnclosingWork:
+    """The work of an agent that other agents in its calls belong to."""
+
+    secrets: set[str]  # secret arguments of the calls of all agents in it
+    budget: Budget | None = None
+    on_step: Callable[[str, Step], None] | None = None  # with the name of the inner agent
+    on_question: OnQuestion | None = None  # called with each question that no channel handles
+    outer: EnclosingWork | None = None
+
+
+enclosing_work: ContextVar[EnclosingWork | None] = ContextVar(
+    "leonidas_tools_agent_enclosing_work", default=None
 )
-"""The secrets of the enclosing agent, or other work, whose calls run here."""
 
 
-class CollectedSecrets:
-    """Collects the secret arguments of agents in this block, also for the enclosing work."""
-
-    __slots__ = ("_secrets", "_token")
-
-    def __init__(self, secrets: set[str]) -> None:
-        self._secrets = secrets
-
-    def __enter__(self) -> None:
-        self._token = _secrets_above.set(self._secrets)
-
-    def __exit__(self, *error: object) -> None:
-        _secrets_above.reset(self._token)
-        _hand_up(self._secrets)
-
-
-def _hand_up(secrets: set[str]) -> None:
-    if secrets and (above := _secrets_above.get()) is not None:
-        above |= secrets
+@contextmanager
+def enclose(secrets: set[str], **more: Any) -> Iterator[None]:
+    """Make agents in this block part of this work, with what is not given of the work around it."""
+    outer = enclosing_work.get()
+    if outer is None:
+        work = EnclosingWork(secrets=secrets, **more)
+    else:
+        work = replace(outer, secrets=secrets, outer=outer, **more)
+    token = enclosing_work.set(work)
+    try:
+        yield
+    finally:
+        enclosing_work.reset(token)
 
 
 THOUGHT_SUBSTREAM = "thought"
@@ -127,27 +133,7 @@ _STOP = "\nObservation:"
 _NOTE = "note"
 """Key of a note for the model in the last result of a turn."""
 _ITERATION = EventKind.ITERATION
-_MAX_SAID_LENGTH = 300
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AgentLimits:
-    """The limits of a run.
-
-    Raises:
-        ValueError: A limit is below 1.
-    """
-
-    max_iterations: int = 10
-    max_calls_per_turn: int = 8  # further calls are refused
-    max_tokens: int | None = None  # total of all answers
-    max_corrections: int = 3  # unreadable replies in a row before the run ends
-    max_calls: int | None = None  # total of all turns; further calls are refused
-
-    def __post_init__(self) -> None:
-        bounds = (self.max_iterations, self.max_calls_per_turn, self.max_corrections)
-        if min(*bounds, *(b for b in (self.max_tokens, self.max_calls) if b is not None)) < 1:
-            raise ValueError(f"the bounds of an agent must be 1 or more: {self!r}")
+_MAX_THOUGHT_LENGTH = 300
 
 
 class Thought(NamedTuple):
@@ -175,6 +161,7 @@ Step: TypeAlias = Thought | CallsMade | TurnEnded | AgentResult
 """One event of a run; the result is the last."""
 
 
+@dataclass(eq=False, repr=False)
 class ReActAgent(Stage):
     """An agent that works on a task in turns: the model thinks, calls tools, and reads the results.
 
@@ -221,46 +208,38 @@ class ReActAgent(Stage):
         'It is 3.'
     """
 
-    def __init__(  # noqa: PLR0913 - optional arguments
-        self,
-        model: Model,
-        tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]] = (),
-        *,
-        max_iterations: int = 10,
-        max_calls_per_turn: int = 8,
-        max_tokens: int | None = None,
-        max_corrections: int = 3,
-        instructions: str = "",
-        parameters: ModelParameters = DEFAULT_PARAMETERS,
-        enable_tools: bool = True,
-        react_mode: bool = True,
-        function_calling: FunctionCalling = "auto",
-        planner: Planner | None = None,
-        reflector: Reflector | None = None,
-        max_calls: int | None = None,
-        may_use: Callable[[AnyTool], bool] | None = None,
-        tool_choice: ToolChoice | None = None,
-        short_term: ShortTermMemory | None = None,
+    model: Model
+    tools: InitVar[ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]]] = ()
+    _: KW_ONLY
+    max_iterations: int = 10
+    max_calls_per_turn: int = 8
+    max_tokens: int | None = None
+    max_corrections: int = 3
+    instructions: str = ""
+    parameters: ModelParameters = DEFAULT_PARAMETERS
+    enable_tools: bool = True
+    react_mode: bool = True
+    function_calling: FunctionCalling = "auto"
+    planner: Planner | None = None
+    reflector: Reflector | None = None
+    max_calls: int | None = None
+    may_use: Callable[[AnyTool], bool] | None = None
+    tool_choice: ToolChoice | None = None
+    short_term: ShortTermMemory | None = None
+    runtime: ToolRuntime = field(init=False)
+
+    def __post_init__(
+        self, tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]]
     ) -> None:
-        self.model = model
-        self.runtime = as_runtime(tools)
-        self.limits = AgentLimits(
-            max_iterations=max_iterations,
-            max_calls_per_turn=max_calls_per_turn,
-            max_tokens=max_tokens,
-            max_corrections=max_corrections,
-            max_calls=max_calls,
+        check_bounds(
+            self,
+            "max_iterations",
+            "max_calls_per_turn",
+            "max_tokens",
+            "max_corrections",
+            "max_calls",
         )
-        self.instructions = instructions
-        self.parameters = parameters
-        self.enable_tools = enable_tools
-        self.react_mode = react_mode
-        self.function_calling: FunctionCalling = function_calling
-        self.planner = planner
-        self.reflector = reflector
-        self.may_use = may_use
-        self.tool_choice = tool_choice
-        self.short_term = short_term
+        self.runtime = as_runtime(tools)
 
     async def run(  # noqa: PLR0913 - optional arguments
         self,
@@ -315,7 +294,7 @@ class ReActAgent(Stage):
         async with _Run(self, session, on_chunk, on_question, within) as run:
             await run.begin(task, history)
             while (response := await run.ask()) is not None:
-                for step in response.steps:
+                for step in run.steps(response):
                     yield step
                 turn = await run.act(response)
                 yield TurnEnded(turn)
@@ -335,16 +314,21 @@ class ReActAgent(Stage):
         await self.runtime.__aexit__(*error)
 
 
-class _ReadAnswer(NamedTuple):
-    """An answer of the model, and the steps parsed from it."""
+class _Reply(NamedTuple):
+    """The parts of an answer of the model."""
 
-    begun: float
-    said: Answer
     thought: str
-    calls: Sequence[ModelCall]
-    problems: Sequence[str]
-    final: str | None
-    steps: Sequence[Step]
+    calls: Sequence[ModelCall] = ()
+    problems: Sequence[str] = ()
+    final: str | None = None
+
+
+class _Response(NamedTuple):
+    """An answer of the model, the parts of it, and the time of its request."""
+
+    said: Answer
+    reply: _Reply
+    begun: float
 
 
 class _Run:
@@ -370,9 +354,7 @@ class _Run:
         self._session = session
         self._open = AsyncExitStack()
         self._on_chunk = on_chunk
-        self._limits = agent.limits
-        limits = agent.limits
-        self._budget = Budget(limits.max_tokens, max_calls=limits.max_calls, outer=within)
+        self._budget = Budget(agent.max_tokens, max_calls=agent.max_calls, outer=within)
         self._turns: list[Turn] = []
         self._messages: list[Message] = []
         self._window: Window | None = None
@@ -386,7 +368,7 @@ class _Run:
         self._secrets: set[str] = set()
         self._plans = 0
         self._corrections_of_turn: list[Correction] = []
-        self._reflected: Reflection | None = None
+        self._reflection: Reflection | None = None
         self._begun = time.perf_counter()
         self._event_call = ToolCall(
             name="agent", session=session, number=next(session.numbers), id=None
@@ -397,10 +379,7 @@ class _Run:
         self._late = _LateResults(session.get(Approvals), self._id_prefix, on_question)
 
     async def __aenter__(self) -> Self:
-        # A call of this runtime ends before the runtime closes, and must not close it.
-        around = innermost()
-        if around is None or around.host is not self._agent.runtime:
-            await self._open.enter_async_context(self._agent.runtime)
+        await self._open.enter_async_context(open_runtime(self._agent.runtime))
         self._open.callback(self._close)
         return self
 
@@ -413,9 +392,13 @@ class _Run:
         if innermost() is None:  # else the run belongs to the turn of the enclosing call
             self._session.get(Turns).next()
         self._late.follow()
-        self._tools = self._select_tools()
+        declared = self._agent.runtime.declared(self._session) if self._agent.enable_tools else ()
+        self._tools: Sequence[Declaration] = [e for e in declared if self._may_use(e.tool)]
         if self._agent.tool_choice is not None:
-            await self._choose(self._agent.tool_choice, task)
+            try:
+                self._tools = await self._agent.tool_choice.choose(task, self._tools)
+            except ModelError as error:
+                self._end(AgentStatus.FAILED, error.reason, f"no tools were chosen: {error}")
         system = self._system()
         self._messages = [Message.system(system)] if system else []
         self._messages += [*history, Message.user(task)]
@@ -433,68 +416,70 @@ class _Run:
         if self._is_own_session:  # also the questions of nested calls
             self._session.get(Approvals).withdraw_all()
 
-    async def ask(self) -> _ReadAnswer | None:
+    async def ask(self) -> _Response | None:
         """Send a request to the model, and return its answer; `None` at the end of the run."""
         if self.result is not None:
             return None
         number = len(self._turns) + 1
         begun = time.perf_counter()
         self._corrections_of_turn = []
-        self._emit(_ITERATION, {"number": number, "of": self._limits.max_iterations})
+        self._emit(_ITERATION, {"number": number, "of": self._agent.max_iterations})
         said = await self._request_answer(number)
         if said is None:
             return None
         is_text = bool(self._tools) and not self._is_native
-        read = await (self._read_text(said) if is_text else self._read_native(said))
-        thought, calls, problems, final = read
-        steps = list[Step]()
-        is_read = self._agent.runtime.events.is_recording
-        if calls:  # first, as the thought may contain secrets of the calls
-            self._learn_secrets(calls)
-        if thought:
-            if is_read:
-                shown = KnownSecrets(self._secrets).text(thought)[:_MAX_SAID_LENGTH]
-                self._emit_step(number, step="thought", message=shown)
-            steps.append(Thought(thought))
-        if calls:
-            if is_read:
-                self._emit_step(number, step="action", tools=[call.name for call in calls])
-            steps.append(CallsMade(calls, said.text.strip() if self._is_native else ""))
-        return _ReadAnswer(begun, said, thought, calls, problems, final, steps)
+        reply = await (self._read_text(said) if is_text else self._read_native(said))
+        self._learn_secrets(reply.calls)  # first, as the thought may contain them
+        return _Response(said, reply, begun)
 
-    async def act(self, response: _ReadAnswer) -> Turn:
-        """Run the calls of a turn, and return the turn."""
-        number, calls = len(self._turns) + 1, response.calls
-        results: Sequence[ToolResult] = ()
+    def steps(self, response: _Response) -> Iterator[Step]:
+        """Yield the steps of an answer, before its calls run."""
+        thought, calls = response.reply.thought, response.reply.calls
+        if thought:
+            shown = KnownSecrets(self._secrets).text(thought) if self._secrets else thought
+            self._emit_step(step="thought", message=shown[:_MAX_THOUGHT_LENGTH])
+            yield Thought(thought)
         if calls:
-            with CollectedSecrets(self._secrets):
-                results = await self._run(calls)
-            if self._agent.runtime.events.is_recording:
-                statuses = [result.status.value for result in results]
-                self._emit_step(number, step="observation", statuses=statuses)
+            self._emit_step(step="action", tools=[call.name for call in calls])
+            yield CallsMade(calls, response.said.text.strip() if self._is_native else "")
+
+    async def act(self, response: _Response) -> Turn:
+        """Run the calls of a turn, and return the turn."""
+        reply = response.reply
+        results: Sequence[ToolResult] = ()
+        if reply.calls:
+            with enclose(self._secrets):
+                results = await self._run(reply.calls)
+            self._emit_step(step="observation", statuses=[each.status.value for each in results])
         turn = Turn(
-            number=number,
-            thought=response.thought,
+            number=len(self._turns) + 1,
+            thought=reply.thought,
             text=response.said.text,
-            calls=calls,
+            calls=reply.calls,
             results=results,
-            problems=response.problems,
+            problems=reply.problems,
             corrections=tuple(self._corrections_of_turn),
             usage=response.said.usage,
             end=response.said.end,
             seconds=time.perf_counter() - response.begun,
         )
-        self._reflected = self._reflection(turn) if response.final is None or calls else None
-        if self._reflected is not None:
-            turn = replace(turn, decision=self._reflected.decision.value)
+        self._reflection = None
+        if self._agent.reflector is not None and (reply.final is None or reply.calls):
+            self._reflection = self._agent.reflector.reflect(
+                [*self._turns, turn], self._parameters(), self._tasks()
+            )
+            turn = replace(turn, decision=self._reflection.decision.value)
         self._turns.append(turn)
         return turn
 
-    async def conclude(self, response: _ReadAnswer, turn: Turn) -> None:
-        """Process a turn: record it, and set `result` at the end of the run."""
-        self._conclude(turn, response.said, response.final)
-        if self.result is None and (self._reflected or self._agent.planner):
-            await self._go_on(turn, self._reflected)
+    async def conclude(self, response: _Response, turn: Turn) -> None:
+        """Write a turn into the conversation, and set `result` at the end of the run."""
+        self._write(turn, response.said)
+        self._end_if_over(turn, response.said, response.reply.final)
+        if self.result is None:
+            self._reflect()
+        if self.result is None and self._agent.planner is not None:
+            await self._plan_again(self._agent.planner, turn)
 
     # Planning and reflecting
 
@@ -524,28 +509,23 @@ class _Run:
         list_ = self._session.find(TaskList)
         return () if list_ is None else list_.tasks
 
-    def _reflection(self, turn: Turn) -> Reflection | None:
-        reflector = self._agent.reflector
-        if reflector is None:
-            return None
-        return reflector.reflect(
-            [*self._turns, turn], self._parameters(self._budget.left), self._tasks()
-        )
-
-    async def _go_on(self, turn: Turn, reflection: Reflection | None) -> None:
-        """Apply the decision of the reflector, and plan again if a task has failed."""
-        if reflection is not None:
-            self._session.get(AdjustedParameters).change(**reflection.parameters)
-            if reflection.decision is ReflectorDecision.STOP:
-                self._end(AgentStatus.STOPPED, reflection.reason)
-                return
-            if reflection.advice is not None:
-                self._add_message(self._wording.reword(reflection.advice) or reflection.advice)
-        planner, tasks = self._agent.planner, self._tasks()
-        if planner is None or self._plans > planner.max_replans:
+    def _reflect(self) -> None:
+        """Apply the decision of the reflector."""
+        reflection = self._reflection
+        if reflection is None:
             return
+        self._session.get(AdjustedParameters).change(**reflection.parameters)
+        if reflection.decision is ReflectorDecision.STOP:
+            self._end(AgentStatus.STOPPED, reflection.reason)
+        elif reflection.advice is not None:
+            self._add_message(self._wording.reword(reflection.advice) or reflection.advice)
+
+    async def _plan_again(self, planner: Planner, turn: Turn) -> None:
+        """Plan again if a task has failed for good."""
+        tasks = self._tasks()
         has_failed = any(task.status is TaskStatus.FAILED for task in tasks)
-        if has_failed and not any(result.retryable for result in turn.results):
+        is_final = not any(result.retryable for result in turn.results)
+        if has_failed and is_final and self._plans <= planner.max_replans:
             await self._plan(planner, tasks)
 
     def _complete_tasks(self) -> None:
@@ -586,20 +566,6 @@ class _Run:
 
     # Asking the model
 
-    async def _choose(self, choice: ToolChoice, task: str) -> None:
-        """Keep only the tools that are relevant to the task."""
-        try:
-            self._tools = await choice.choose(task, self._tools)
-        except ModelError as error:
-            self._end(AgentStatus.FAILED, error.reason, f"no tools were chosen: {error}")
-
-    def _select_tools(self) -> Sequence[Declaration]:
-        """Return the tools of the model, except tools that report a user's answer."""
-        if not self._agent.enable_tools:
-            return ()
-        declared = self._agent.runtime.declared(self._session)
-        return [each for each in declared if self._may_use(each.tool)]
-
     def _may_use(self, tool: AnyTool) -> bool:
         may_use = self._agent.may_use
         return not tool.metadata.answers_questions and (may_use is None or may_use(tool))
@@ -625,38 +591,40 @@ class _Run:
         if self._window is not None:
             self._budget.add(await self._window.fit(self._messages, self._wording))
         left = self._budget.left
-        if left is not None and (left == 0 or self._is_longer(left)):
+        if left is not None and (left == 0 or tokens_of(self._visible_messages()) > left):
             self._end(AgentStatus.LIMIT, "max_tokens")
             return None
         is_last = number > 1 and (
-            number == self._limits.max_iterations or not self._agent.react_mode
+            number == self._agent.max_iterations or not self._agent.react_mode
         )
         if is_last:
             self._add_message(self._wording.text("agent_last_turn"))
         self._may_call = self._agent.react_mode or number == 1
         try:
-            said = await self._answer(left)
+            said = await self._answer()
         except ModelError as error:
             self._end(AgentStatus.FAILED, error.reason, str(error))
             return None
         self._budget.add(said.usage)
         return said
 
-    async def _answer(self, left: int | None) -> Answer:
+    async def _answer(self) -> Answer:
         tools = self._tools if self._is_native and self._may_call else ()
         try:
             return await answer(
                 self._agent.model,
                 self._visible_messages(),
                 tools,
-                self._parameters(left),
+                self._parameters(),
                 on_chunk=self._on_chunk,
             )
         except ModelError as error:
             if error.reason != "tools_unsupported" or self._agent.function_calling == "native":
                 raise
-        self._use_text_calls()
-        return await self._answer(left)
+        self._is_native = False  # the tools are described in the prompt from now on
+        rest = [message for message in self._messages if message.role != "system"]
+        self._messages = [Message.system(self._system()), *rest]
+        return await self._answer()
 
     def _visible_messages(self) -> Sequence[Message]:
         """Return the messages that the model sees."""
@@ -664,21 +632,13 @@ class _Run:
             return self._messages
         return self._window.visible_messages(self._messages, self._wording)
 
-    def _use_text_calls(self) -> None:
-        """Describe the tools in the prompt from now on, as the server accepts no declarations."""
-        self._is_native = False
-        rest = [message for message in self._messages if message.role != "system"]
-        self._messages = [Message.system(self._system()), *rest]
-
-    def _parameters(self, left: int | None) -> ModelParameters:
+    def _parameters(self) -> ModelParameters:
         """Return the parameters of the next request, within the remaining tokens."""
         parameters = self._agent.parameters
         adjusted = self._session.find(AdjustedParameters)
         if adjusted is not None:
             parameters = adjusted.apply_to(parameters)
-        if left is not None:
-            most = min(left, parameters.max_output_tokens or left)
-            parameters = replace(parameters, max_output_tokens=most)
+        parameters = self._budget.limit(parameters)
         if self._tools and self._is_constrained:
             schema = answer_schema(self._tools if self._may_call else ())
             parameters = replace(parameters, response_schema=schema)
@@ -686,22 +646,15 @@ class _Run:
             parameters = replace(parameters, stop=(*parameters.stop, _STOP))
         return parameters
 
-    def _is_longer(self, left: int) -> bool:
-        """Return whether the messages alone have more tokens than are left."""
-        return sum(estimated_tokens(message.text) for message in self._visible_messages()) > left
-
     # Reading its answer
 
-    async def _read_text(
-        self, said: Answer
-    ) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
-        """Return the thought, the calls, the problems and the final answer."""
+    async def _read_text(self, said: Answer) -> _Reply:
+        """Read the calls from the text of an answer."""
         parsed = parse(
             said.text,
             [tool.name for tool in self._tools],
             is_cut=said.end is EndReason.LENGTH,
         )
-        taken = self._ids
         calls = list[ModelCall]()
         problems = list(parsed.problems)
         read = await self._read_in_results(parsed.calls)
@@ -712,12 +665,15 @@ class _Run:
             ):
                 problems.append(say("agent_call_quoted", tool=call.name))
                 continue
-            identifier = new_id(None, taken)
-            taken.add(identifier)
             arguments = self._with_name(call.name, call.arguments)
-            calls.append(ModelCall(id=identifier, name=call.name, arguments=arguments))
+            calls.append(ModelCall(id=self._new_id(None), name=call.name, arguments=arguments))
         thought = "\n".join(part for part in (said.thought, parsed.thought) if part)
-        return thought, calls, self._reword(problems), parsed.answer
+        return _Reply(thought, calls, self._reword(problems), parsed.answer)
+
+    def _new_id(self, given: str | None) -> str:
+        identifier = new_id(given, self._ids)
+        self._ids.add(identifier)
+        return identifier
 
     async def _read_in_results(self, calls: Sequence[ParsedCall]) -> Sequence[ParsedCall]:
         """Return the calls with an effect that occur in tool results.
@@ -739,48 +695,40 @@ class _Run:
         settings = self._agent.runtime.settings.current.for_tool(tool.name, tool.origin)
         return effect_of(tool, settings) is not ToolEffect.READ
 
-    async def _read_native(
-        self, said: Answer
-    ) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
+    async def _read_native(self, said: Answer) -> _Reply:
+        """Read the native calls of an answer, and those that a server has left in its text.
+
+        If those are uncertain, the model is asked again; they are never the answer.
+        """
         thought, text = said.thought, said.text.strip()
         if said.calls:
-            if text:
-                thought = f"{thought}\n{text}" if thought else text
-            return thought, self._unique(said.calls), (), None
+            thought = "\n".join(part for part in (thought, text) if part)
+            return _Reply(thought, self._unique(said.calls))
         if not text and said.end is not EndReason.REFUSED:
-            return thought, (), self._reword([say("agent_nothing_said")]), None
-        if self._tools and (markup := markup_in(text)) is not None:
-            return await self._read_markup(replace(said, text=text), markup)
-        return thought, (), (), text
-
-    async def _read_markup(
-        self, said: Answer, markup: CallMarkup
-    ) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
-        """Read the calls that a server has left in the text, by the rules of calls by text.
-
-        If they are uncertain, the model is asked again; they are never the answer.
-        """
-        thought, calls, problems, _ = await self._read_text(said)
+            return _Reply(thought, problems=self._reword([say("agent_nothing_said")]))
+        markup = markup_in(text) if self._tools else None
+        if markup is None:
+            return _Reply(thought, final=text)
+        reply = await self._read_text(replace(said, text=text))
         names = {tool.name for tool in self._tools}
-        is_certain = markup.is_last and not problems and all(call.name in names for call in calls)
-        if calls and is_certain and self._agent.function_calling == "auto":
-            return thought, calls, (), None
+        is_certain = not reply.problems and all(call.name in names for call in reply.calls)
+        is_read = markup.is_last and self._agent.function_calling == "auto"
+        if reply.calls and is_certain and is_read:
+            return reply._replace(final=None)
         if markup.is_tag:
-            text = say("agent_call_in_text")
-            return said.thought, (), problems or self._reword([text]), None
-        return said.thought, (), (), said.text
+            problems = reply.problems or self._reword([say("agent_call_in_text")])
+            return _Reply(thought, problems=problems)
+        return _Reply(thought, final=text)
 
     def _unique(self, calls: Sequence[ModelCall]) -> Sequence[ModelCall]:
         """Return the calls with unique ids, and the names of tools without template markup."""
-        taken = self._ids
         names = {tool.name for tool in self._tools}
         unique = list[ModelCall]()
         for call in calls:
-            identifier = new_id(call.id, taken)
-            taken.add(identifier)
             name = call.name
             if name not in names and (bare := strip_decoration(name)) in names:
                 name = bare
+            identifier = self._new_id(call.id)
             is_same = identifier == call.id and name == call.name
             unique.append(call if is_same else replace(call, id=identifier, name=name))
         return unique
@@ -809,23 +757,9 @@ class _Run:
         for at, call in enumerate(calls):
             arguments, problem = read_arguments(call.name, call.arguments)
             if arguments is None:
-                results[at] = self._build_refusal(
-                    ResultStatus.INVALID_ARGUMENT, problem, "unreadable_arguments"
-                )
-            elif self._is_withheld(call.name, arguments):
-                text = say("unknown_tool", tool=call.name)
-                results[at] = self._build_refusal(ResultStatus.NOT_FOUND, text, "unknown_tool")
-            elif not self._may_call:
-                results[at] = self._build_refusal(
-                    ResultStatus.LIMITED, say("agent_last_turn"), "react_mode"
-                )
-            elif len(to_run) >= self._limits.max_calls_per_turn:
-                most = self._limits.max_calls_per_turn
-                text = say("agent_too_many_calls", count=len(calls), most=most)
-                results[at] = self._build_refusal(ResultStatus.LIMITED, text, "max_calls_per_turn")
-            elif not self._budget.may_call:
-                text = say("agent_calls_used_up", most=self._budget.calls)
-                results[at] = self._build_refusal(ResultStatus.LIMITED, text, "max_calls")
+                results[at] = self._refuse("unreadable_arguments", problem)
+            elif refusal := self._refusal(call.name, arguments, len(to_run), len(calls)):
+                results[at] = refusal
             else:
                 self._budget.add_call()
                 identifier = self._id_prefix + call.id
@@ -835,6 +769,30 @@ class _Run:
             ended = await self._late.of(request["id"], result)
             results[at] = ended if ended.ok else await self._correct(calls[at], ended)
         return [results[at] for at in range(len(calls))]
+
+    def _refusal(
+        self, name: str, arguments: Mapping[str, Any], run: int, count: int
+    ) -> ToolResult | None:
+        """Return the refusal of a call that the agent must not make; `None` if it may."""
+        tool = self._agent.runtime.meant(name, arguments, session=self._session)
+        if tool is not None and not self._may_use(tool):
+            return self._refuse("unknown_tool", say("unknown_tool", tool=name))
+        if not self._may_call:
+            return self._refuse("react_mode", say("agent_last_turn"))
+        if run >= (most := self._agent.max_calls_per_turn):
+            text = say("agent_too_many_calls", count=count, most=most)
+            return self._refuse("max_calls_per_turn", text)
+        if not self._budget.may_call:
+            return self._refuse("max_calls", say("agent_calls_used_up", most=self._budget.calls))
+        return None
+
+    def _refuse(self, reason_code: str, message: str) -> ToolResult:
+        return ToolResult(
+            status=_REFUSED_AS.get(reason_code, ResultStatus.LIMITED),
+            message=self._wording.reword(message),
+            retryable=True,
+            reason_code=reason_code,
+        )
 
     async def _execute(self, calls: Sequence[Mapping[str, Any]]) -> Sequence[ToolResult]:
         runtime = self._agent.runtime
@@ -846,62 +804,49 @@ class _Run:
         )
         return [result]
 
-    def _is_withheld(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        tool = self._agent.runtime.meant(name, arguments, session=self._session)
-        return tool is not None and not self._may_use(tool)
-
-    def _build_refusal(self, status: ResultStatus, message: str, reason_code: str) -> ToolResult:
-        return ToolResult(
-            status=status,
-            message=self._wording.reword(message),
-            retryable=True,
-            reason_code=reason_code,
-        )
-
     # Ending a turn or the run
 
-    def _conclude(self, turn: Turn, said: Answer, final: str | None) -> None:
-        """Write the turn into the conversation, and end the run if it is over."""
-        self._write(turn, said)
+    def _end_if_over(self, turn: Turn, said: Answer, final: str | None) -> None:
+        """End the run if this turn is its last."""
         if said.end is EndReason.REFUSED and not turn.calls:
             self._end(AgentStatus.STOPPED, "refused", answer=final or None)
         elif final is not None and not turn.calls:
-            self._messages_end(final)
+            self._complete_tasks()
+            self._end(*self._completion(turn), answer=final)
         elif self._is_unreadable(turn):
             self._end(AgentStatus.FAILED, "unreadable", "; ".join(turn.problems) or None)
-        elif turn.number >= self._limits.max_iterations:
+        elif turn.number >= self._agent.max_iterations:
             self._end(AgentStatus.LIMIT, "max_iterations")
         elif not self._agent.react_mode and turn.number > 1:
             self._end(AgentStatus.LIMIT, "react_mode")
 
-    def _messages_end(self, final: str) -> None:
-        self._complete_tasks()
+    def _completion(self, turn: Turn) -> tuple[AgentStatus, str | None]:
+        """Return the status and the reason of a run with an answer."""
+        if turn.end is EndReason.LENGTH and self._budget.is_spent:
+            return AgentStatus.LIMIT, "max_tokens"
+        if turn.end is EndReason.LENGTH:
+            return AgentStatus.COMPLETE, "cut"
         is_ignored = self._is_native and self._tools and not any(t.calls for t in self._turns)
-        if self._turns[-1].end is EndReason.LENGTH:
-            is_limit = self._budget.is_spent
-            status = AgentStatus.LIMIT if is_limit else AgentStatus.COMPLETE
-            self._end(status, "max_tokens" if is_limit else "cut", answer=final)
-        else:
-            self._end(AgentStatus.COMPLETE, "no_calls" if is_ignored else None, answer=final)
+        return AgentStatus.COMPLETE, "no_calls" if is_ignored else None
 
     def _is_unreadable(self, turn: Turn) -> bool:
         """Return whether too many replies in a row were unreadable."""
         unread = [r for r in turn.results if r.reason_code == "unreadable_arguments"]
         is_bad = bool(turn.problems) or (bool(unread) and len(unread) == len(turn.results))
         self._corrections = self._corrections + 1 if is_bad else 0
-        return self._corrections >= self._limits.max_corrections
+        return self._corrections >= self._agent.max_corrections
 
     def _learn_secrets(self, calls: Sequence[ModelCall]) -> None:
         """Record the secret arguments of these calls, also for the enclosing work."""
         for call in calls:
-            text_or_object = call.arguments
-            arguments = (
-                object_of(text_or_object) if isinstance(text_or_object, str) else text_or_object
-            )
+            arguments = object_of(call.arguments)
             tool = self._agent.runtime.meant(call.name, arguments, session=self._session)
             if tool is not None and tool.redaction.declares:
                 self._secrets.update(tool.redaction.declared_in(arguments))
-        _hand_up(self._secrets)
+        work = enclosing_work.get()
+        while work is not None:
+            work.secrets.update(self._secrets)
+            work = work.outer
 
     def _write(self, turn: Turn, said: Answer) -> None:
         """Write a turn into the conversation."""
@@ -944,13 +889,11 @@ class _Run:
         *,
         answer: str | None = None,
     ) -> None:
-        if message is None and reason is not None:
-            message = _MESSAGES.get(reason)
         self.result = AgentResult(
             status=status,
             answer=answer,
             reason=reason,
-            message=message,
+            message=_MESSAGES.get(reason or "") if message is None else message,
             turns=tuple(self._turns),
             usage=self._budget.used,
             seconds=time.perf_counter() - self._begun,
@@ -960,9 +903,10 @@ class _Run:
             secrets=frozenset(self._secrets),
         )
 
-    def _emit_step(self, number: int, **data: Any) -> None:
-        """Emit an `iteration` event about a step of the turn."""
-        self._emit(_ITERATION, {"number": number, **data})
+    def _emit_step(self, **data: Any) -> None:
+        """Emit an `iteration` event about a step of the turn, if events are read."""
+        if self._agent.runtime.events.is_recording:
+            self._emit(_ITERATION, {"number": len(self._turns) + 1, **data})
 
     def _emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         event = ToolEvent(kind=kind, call=self._event_call, data=data)
@@ -970,6 +914,10 @@ class _Run:
             sink(event)
 
 
+_REFUSED_AS = {
+    "unreadable_arguments": ResultStatus.INVALID_ARGUMENT,
+    "unknown_tool": ResultStatus.NOT_FOUND,
+}
 _MESSAGES = {
     "max_iterations": "max_iterations is reached: raise it, or give a smaller task",
     "max_tokens": "max_tokens is reached: raise it, or give a smaller task",
@@ -1012,10 +960,6 @@ class _LateResults:
         if self._on_question is not None and self._is_own(question.call.id or ""):
             self._on_question(question.call, self._desk.pending_result(question))
 
-    def _own_questions(self) -> list[Question]:
-        requests = [r for r in self._desk.pending() if r.call_id is not None]
-        return [self._desk.question(r.id) for r in requests if self._is_own(r.call_id or "")]
-
     def _is_own(self, call_id: str) -> bool:
         return call_id.startswith(self._id_prefix)
 
@@ -1036,8 +980,9 @@ class _LateResults:
         """Withdraw the open questions, and return the ids of the waiting calls."""
         for end in self._ends:
             end()
-        for question in self._own_questions():
-            self._desk.withdraw(question)
+        for request in self._desk.pending():
+            if request.call_id is not None and self._is_own(request.call_id):
+                self._desk.withdraw(self._desk.question(request.id))
         return self._waiting
 
 
@@ -1045,6 +990,23 @@ def describe_tool(tool: Declaration) -> str:
     """Return a tool as text for a prompt: its name, its description and its parameters."""
     schema = json.dumps(tool.parameters, ensure_ascii=False)
     return f"{tool.name}: {tool.description}\nParameters: {schema}"
+
+
+def check_bounds(owner: object, *names: str) -> None:
+    """Raise `ValueError` if one of these attributes is a number below 1."""
+    for name in names:
+        bound = getattr(owner, name)
+        if bound is not None and bound < 1:
+            raise ValueError(f"{name} must be 1 or more, not {bound!r}")
+
+
+def open_runtime(runtime: ToolRuntime) -> AbstractAsyncContextManager[Any]:
+    """Return a context manager that opens a runtime, except in its own calls.
+
+    A call of a runtime ends before the runtime closes, and must not close it.
+    """
+    around = innermost()
+    return nullcontext() if around is not None and around.host is runtime else runtime
 
 
 def as_runtime(tools: Any) -> ToolRuntime:
@@ -1116,3 +1078,44 @@ def _end_part(result: AgentResult) -> ProcessorPart:
         substream_name=STATUS_SUBSTREAM,
         metadata=metadata,
     )
+
+
+# Constrained answers ------------------------------------------------------------------------------
+
+
+def answer_schema(tools: Sequence[Declaration]) -> dict[str, Any]:
+    """Return the schema of an answer: a call of one of the tools, or the final answer.
+
+    Example:
+        >>> answer_schema([])["anyOf"][0]["required"]
+        ['final_answer']
+    """
+    final = _object({"final_answer": {"type": "string"}})
+    calls = [
+        _object(
+            {"name": {"const": tool.name}, "arguments": _move_references(tool.parameters, number)}
+        )
+        for number, tool in enumerate(tools, start=1)
+    ]
+    return {"anyOf": [final, *calls]}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _move_references(schema: Any, number: int) -> Any:
+    """Return a schema with references to its new place in the schema of the answer."""
+    if isinstance(schema, list):
+        return [_move_references(each, number) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _move_references(value, number) for key, value in schema.items()}
+    if isinstance(place := schema.get("$ref"), str) and place.startswith("#"):
+        moved["$ref"] = f"#/anyOf/{number}/properties/arguments{place[1:]}"
+    return moved

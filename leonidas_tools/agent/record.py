@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.agent.models.model import EndReason, Usage
+from leonidas_tools.agent.models.model import EndReason, Message, ModelCall, Usage
 from leonidas_tools.calls.records import record
 from leonidas_tools.redaction import KnownSecrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.agent.models.model import Message, ModelCall
-    from leonidas_tools.agent.reflector import Correction
     from leonidas_tools.calls.call import ToolResult
     from leonidas_tools.runtime.declared import Declaration
 
@@ -31,6 +29,16 @@ class AgentStatus(StrEnum):
     STOPPED = "stopped"
     LIMIT = "limit"
     FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Correction:
+    """The corrected code of a failed call, and its result."""
+
+    call_id: str
+    code: str
+    result: ToolResult
+    usage: Usage = field(default_factory=Usage)
 
 
 @record
@@ -62,6 +70,12 @@ class Turn:
     usage: Usage = field(default_factory=Usage)
     end: EndReason = EndReason.STOP
     seconds: float = 0.0
+
+    @property
+    def steps(self) -> Sequence[str]:
+        """Return the name of each call with the status of its result."""
+        pairs = zip(self.calls, self.results, strict=True)
+        return [f"{call.name}: {result.status.value}" for call, result in pairs]
 
     def to_json(self) -> dict[str, Any]:
         """Return the turn as plain JSON, with arguments and results."""

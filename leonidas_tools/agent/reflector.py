@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.agent.malformed_json import code_in
-from leonidas_tools.agent.models.model import EndReason, Message, Usage, answer
-from leonidas_tools.calls.call import ResultStatus
-from leonidas_tools.results.texts import AS_IT_IS, say
-from leonidas_tools.session.tasks import TaskStatus
+from leonidas_tools.agent.models.model import (
+    EndReason,
+    Message,
+    Model,
+    ModelCall,
+    ModelParameters,
+    answer,
+)
+from leonidas_tools.agent.record import Correction, Turn
+from leonidas_tools.calls.call import ResultStatus, ToolResult
+from leonidas_tools.results.texts import AS_IT_IS, Wording, say
+from leonidas_tools.session.tasks import Task, TaskStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from leonidas_tools.agent.models.model import Model, ModelCall, ModelParameters
-    from leonidas_tools.agent.record import Turn
-    from leonidas_tools.calls.call import ToolResult
-    from leonidas_tools.results.texts import Wording
-    from leonidas_tools.session.tasks import Task
 
 _EXACT = 0.2
 _OTHER_IDEAS = 0.9
@@ -52,16 +55,7 @@ class Reflection:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Correction:
-    """The corrected code of a failed call, and its result."""
-
-    call_id: str
-    code: str
-    result: ToolResult
-    usage: Usage = field(default_factory=Usage)
-
-
+@dataclass
 class Reflector:
     """Decides by rules, which costs no tokens, except to correct code.
 
@@ -74,18 +68,11 @@ class Reflector:
         max_failures: The number of turns in a row without success after which the run stops.
     """
 
-    def __init__(
-        self,
-        model: Model | None = None,
-        *,
-        code_tools: Sequence[str] = ("execute_code",),
-        max_corrections: int = 2,
-        max_failures: int = 3,
-    ) -> None:
-        self.model = model
-        self.code_tools = frozenset(code_tools)
-        self.max_corrections = max_corrections
-        self.max_failures = max_failures
+    model: Model | None = None
+    _: KW_ONLY
+    code_tools: Collection[str] = ("execute_code",)
+    max_corrections: int = 2
+    max_failures: int = 3
 
     def reflect(
         self, turns: Sequence[Turn], parameters: ModelParameters, tasks: Sequence[Task] = ()

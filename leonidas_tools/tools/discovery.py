@@ -49,7 +49,7 @@ OWN_TOOLBOXES: Mapping[str, str | None] = {
     "web": "web",
 }
 """The toolboxes of this package, which load by their short name, each with its extra."""
-_ELSEWHERE: Mapping[str, str] = {"delegate": "leonidas_tools.agent.toolbox"}
+_ELSEWHERE: Mapping[str, str] = {"delegate": "leonidas_tools.agent.delegation"}
 """Modules of the toolboxes that are not in `OWN_PACKAGE`."""
 
 _IMPORTED_LATER: Mapping[str, Sequence[str]] = {

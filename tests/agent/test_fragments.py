@@ -229,9 +229,9 @@ def test_fragments_are_found_in_a_folder_and_in_installed_packages(tmp_path, mon
     [
         (
             "description: Bakes.\ntool: [weigh]\n",
-            "unknown key; did you mean 'tools'",
+            "is not a setting; did you mean 'tools'",
         ),
-        ("tools: [weigh]\n", "description: Field required"),
+        ("tools: [weigh]\n", "description: is missing"),
         ("description: [\n", "bake.yaml:"),
         ("- 1\n", "bake.yaml"),
         ("description: A.\ndescription: B.\n", "bake.yaml:2"),
@@ -335,3 +335,12 @@ async def test_an_agent_without_a_session_works_in_that_of_the_call_around_it():
     session.get(SessionPolicy).rules.append(rule)
     assert (await tools.execute("bake_all", session=session)).result == "denied"
     assert (await tools.execute("bake_all")).result == "ok"
+
+
+async def test_the_bounds_of_a_delegation_hold_for_fragments_below():
+    baker = ScriptedModel([{"calls": [("weigh", {"what": "flour"})] * 3}, "Baked."])
+    delegation = Delegation(ScriptedModel([calls("bake"), "Done."]), max_calls=3)
+    tools = ToolRuntime([weigh, *Fragments(baker, [BAKE]).tools, *delegation.tools])
+    assert (await tools.execute("delegate", {"task": "Bake."})).ok
+    told = [json.loads(each.text) for each in baker.asked[1].messages if each.role == "tool"]
+    assert [each["status"] for each in told] == ["ok", "ok", "limited"]

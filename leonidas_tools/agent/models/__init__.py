@@ -1,6 +1,5 @@
 """Language models with one small interface: messages and tools in, text and calls out."""
 
-from leonidas_tools.agent.models.attempts import AnswerLimits
 from leonidas_tools.agent.models.gemini_model import GeminiModel
 from leonidas_tools.agent.models.model import (
     Answer,
@@ -22,6 +21,7 @@ from leonidas_tools.agent.models.model import (
 )
 from leonidas_tools.agent.models.openai_model import OpenAIModel
 from leonidas_tools.agent.models.scripted_model import ScriptedModel
+from leonidas_tools.agent.models.served_model import AnswerLimits
 
 __all__ = [
     "Answer",

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.agent.models.model import (
     MAX_ANSWER_CHARACTERS,
     Chunk,
-    End,
     EndReason,
     ModelCall,
     TextDelta,
     Usage,
     new_id,
+    parse_arguments,
     strip_decoration,
 )
-from leonidas_tools.agent.models.written import parse_arguments
+from leonidas_tools.agent.models.served_model import check_complete
 from leonidas_tools.errors import ModelError
 
 if TYPE_CHECKING:
@@ -335,12 +335,9 @@ class AnswerReader:
         for delta in self._thoughts.end():
             self._has_text = self._has_text or not delta.is_thought
             yield delta
-        if self._end is None and not self._is_complete(calls, is_whole=is_whole):
-            raise ModelError(
-                "the server closed the stream before its answer was complete",
-                reason="connection",
-                retryable=True,
-            )
+        if self._end is None and self._is_complete(calls, is_whole=is_whole):
+            self._end = EndReason.STOP
+        end = check_complete(self._end)
         for call in calls:
             identifier = new_id(call.id, self._taken)
             self._taken.add(identifier)
@@ -348,7 +345,7 @@ class AnswerReader:
                 strip_decoration(call.name)
             )
             yield ModelCall(id=identifier, name=name or call.name, arguments=call.arguments)
-        yield End(self._end or EndReason.STOP)
+        yield end
 
     def _is_complete(self, calls: list[_CallInPieces], *, is_whole: bool) -> bool:
         """Return whether an answer without `finish_reason` is complete.

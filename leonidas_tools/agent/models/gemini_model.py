@@ -8,11 +8,9 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel, connection_errors
 from leonidas_tools.agent.models.model import (
     Chunk,
     Declared,
-    End,
     EndReason,
     Message,
     ModelCall,
@@ -21,10 +19,15 @@ from leonidas_tools.agent.models.model import (
     Usage,
     ids_in,
     new_id,
+    object_of,
 )
-from leonidas_tools.agent.models.written import object_of
+from leonidas_tools.agent.models.served_model import (
+    ServedModel,
+    check_complete,
+    connection_error,
+    connection_errors,
+)
 from leonidas_tools.errors import ConfigurationError, ModelError
-from leonidas_tools.redaction import KnownSecrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -67,13 +70,16 @@ class GeminiModel(ServedModel):
         retries: int = 2,
         backoff_seconds: float = 0.5,
     ) -> None:
-        limits = AnswerLimits(
-            timeout_seconds=timeout_seconds, retries=retries, backoff_seconds=backoff_seconds
-        )
         key = api_key or os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
         if client is None and not key:
             raise ConfigurationError("no API key for Gemini is set: set GEMINI_API_KEY")
-        super().__init__(model, limits, KnownSecrets([key] if key else ()))
+        super().__init__(
+            model,
+            filter(None, [key]),
+            timeout_seconds=timeout_seconds,
+            retries=retries,
+            backoff_seconds=backoff_seconds,
+        )
         self._make = client or partial(_client, key, base_url)
 
     def __repr__(self) -> str:
@@ -84,7 +90,7 @@ class GeminiModel(ServedModel):
     ) -> AsyncGenerator[Chunk]:
         from google.genai import errors
 
-        pieces = _Pieces(ids_in(messages))
+        taken, end = ids_in(messages), None
         try:
             responses: Any = await self._connect().aio.models.generate_content_stream(
                 model=self.name,
@@ -93,21 +99,18 @@ class GeminiModel(ServedModel):
             )
             async with aclosing(responses):
                 async for response in responses:
-                    for piece in pieces.read(response):
-                        yield piece
+                    end = end or _end_of(response)
+                    for chunk in _chunks(response, taken):
+                        yield chunk
         except errors.APIError as error:
             raise _model_error(error) from None
         except connection_errors() as error:
-            raise ModelError(
-                f"cannot connect to the server ({type(error).__name__})",
-                reason="connection",
-                retryable=True,
-            ) from None
+            raise connection_error(error) from None
         except (ValueError, TypeError, AttributeError, LookupError) as error:  # of an odd shape
             raise ModelError(
                 f"the server's answer cannot be read: {error}", reason="protocol", retryable=True
             ) from None
-        yield pieces.end()
+        yield check_complete(end)
 
     def _open(self) -> Client:
         return self._make()
@@ -201,57 +204,38 @@ def _object(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"result": value}
 
 
-class _Pieces:
-    """Parses the streamed responses of the server."""
-
-    def __init__(self, taken: set[str]) -> None:
-        self._taken = taken
-        self._end: EndReason | None = None
-
-    def read(self, response: types.GenerateContentResponse) -> Iterator[Chunk]:
-        """Yield the chunks of a response."""
-        if response.prompt_feedback is not None and response.prompt_feedback.block_reason:
-            self._end = EndReason.REFUSED
-        for candidate in (response.candidates or ())[:1]:
-            for part in (candidate.content.parts if candidate.content else None) or ():
-                yield from self._part(part)
-            if candidate.finish_reason:
-                self._end = self._end or _end(candidate.finish_reason.name)
-        if (usage := response.usage_metadata) is not None:
-            thought, said = usage.thoughts_token_count, usage.candidates_token_count
-            yield Usage(
-                input_tokens=usage.prompt_token_count or 0,
-                output_tokens=(said or 0) + (thought or 0),
-            )
-
-    def _part(self, part: types.Part) -> Iterator[Chunk]:
-        if part.text:
-            yield TextDelta(part.text, is_thought=bool(part.thought))
-        if (call := part.function_call) is not None:
-            identifier = new_id(call.id, self._taken)
-            self._taken.add(identifier)
-            yield ModelCall(
-                id=identifier,
-                name=call.name or "",
-                arguments=call.args or {},
-                signature=part.thought_signature,
-            )
-
-    def end(self) -> End:
-        """Return the end of the answer."""
-        if self._end is None:
-            raise ModelError(
-                "the server closed the stream before its answer was complete",
-                reason="connection",
-                retryable=True,
-            )
-        return End(self._end)
+def _chunks(response: types.GenerateContentResponse, taken: set[str]) -> Iterator[Chunk]:
+    """Yield the chunks of a response; their ids are added to those taken."""
+    for candidate in (response.candidates or ())[:1]:
+        for part in (candidate.content.parts if candidate.content else None) or ():
+            if part.text:
+                yield TextDelta(part.text, is_thought=bool(part.thought))
+            if (call := part.function_call) is not None:
+                identifier = new_id(call.id, taken)
+                taken.add(identifier)
+                yield ModelCall(
+                    id=identifier,
+                    name=call.name or "",
+                    arguments=call.args or {},
+                    signature=part.thought_signature,
+                )
+    if (usage := response.usage_metadata) is not None:
+        thought, said = usage.thoughts_token_count, usage.candidates_token_count
+        yield Usage(
+            input_tokens=usage.prompt_token_count or 0, output_tokens=(said or 0) + (thought or 0)
+        )
 
 
-def _end(reason: str) -> EndReason:
-    if reason == "MAX_TOKENS":
+def _end_of(response: types.GenerateContentResponse) -> EndReason | None:
+    """Return why the answer ended with a response; `None` if it did not."""
+    if response.prompt_feedback is not None and response.prompt_feedback.block_reason:
+        return EndReason.REFUSED
+    reason = response.candidates[0].finish_reason if response.candidates else None
+    if not reason:
+        return None
+    if reason.name == "MAX_TOKENS":
         return EndReason.LENGTH
-    return EndReason.REFUSED if reason in _REFUSED else EndReason.STOP
+    return EndReason.REFUSED if reason.name in _REFUSED else EndReason.STOP
 
 
 def _model_error(error: Any) -> ModelError:

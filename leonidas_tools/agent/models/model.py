@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -23,6 +24,8 @@ _THOUGHT_END = re.compile(r"(?<![`'\"])</think(?:ing)?>")
 _DECORATION = re.compile(
     r"\A(?:functions?|tools?|default_api)[.:]|(?:<[|\uff5c].*|:\d+)\Z", re.DOTALL
 )
+
+_DECODER = json.JSONDecoder(strict=False)
 
 MAX_ANSWER_CHARACTERS = 2_000_000
 
@@ -330,6 +333,14 @@ class Budget:
         is_left = self.max_calls is None or self.calls < self.max_calls
         return is_left and (self.outer is None or self.outer.may_call)
 
+    def limit(self, parameters: ModelParameters) -> ModelParameters:
+        """Return the parameters of an answer within the tokens that are left."""
+        left = self.left
+        if left is None:
+            return parameters
+        most = min(left, parameters.max_output_tokens or left)
+        return replace(parameters, max_output_tokens=most)
+
     def add(self, usage: Usage) -> None:
         """Count the tokens of an answer."""
         self.used += usage
@@ -363,85 +374,65 @@ async def answer(
     Raises:
         ModelError: There is no answer; the error says why.
     """
-    made = _Collected()
+    attempt = list[Chunk]()
+    spent, characters = Usage(), 0
     chunks = model.stream(messages, tools, parameters)
     try:  # cheaper than `aclosing`, as each turn of an agent runs this
         async for chunk in chunks:
-            made.add(chunk)
+            if isinstance(chunk, Restart):
+                spent += _usage(attempt, None)
+                attempt, characters = [], 0
+            else:
+                attempt.append(chunk)
+                characters += _length(chunk)
+            if characters > MAX_ANSWER_CHARACTERS:
+                raise ModelError(
+                    f"the answer is longer than {MAX_ANSWER_CHARACTERS} characters: "
+                    "set max_output_tokens",
+                    reason="protocol",
+                )
             if on_chunk is not None:
                 on_chunk(chunk)
     finally:
         await chunks.aclose()
-    return made.answer(messages, tools)
+    text, thought = _text(attempt, is_thought=False), _text(attempt, is_thought=True)
+    if end := _THOUGHT_END.search(text):  # opened by the template of the server
+        thought += text[: end.start()].strip().removeprefix("<think>").strip()
+        text = text[end.end() :].lstrip()
+    ends = [each.reason for each in attempt if isinstance(each, End)]
+    return Answer(
+        text=text,
+        thought=thought,
+        calls=tuple(each for each in attempt if isinstance(each, ModelCall)),
+        usage=spent + _usage(attempt, lambda: _request_text(messages, tools)),
+        end=ends[-1] if ends else EndReason.STOP,
+    )
 
 
-class _Collected:
-    """Collects the chunks of an answer."""
+def _length(chunk: Chunk) -> int:
+    if isinstance(chunk, TextDelta):
+        return len(chunk.text)
+    return len(str(chunk.arguments)) if isinstance(chunk, ModelCall) else 0
 
-    def __init__(self) -> None:
-        self._spent: Usage | None = None
-        """The usage of the attempts before the last one."""
-        self._begin()
 
-    def _begin(self) -> None:
-        self._text: list[str] = []
-        self._thought: list[str] = []
-        self._calls: list[ModelCall] = []
-        self._usage: Usage | None = None
-        self._end = EndReason.STOP
-        self._characters = 0
+def _text(chunks: Sequence[Chunk], *, is_thought: bool) -> str:
+    deltas = (each for each in chunks if isinstance(each, TextDelta))
+    return "".join(each.text for each in deltas if each.is_thought is is_thought)
 
-    def add(self, chunk: Chunk) -> None:
-        """Add a chunk."""
-        if isinstance(chunk, TextDelta):
-            (self._thought if chunk.is_thought else self._text).append(chunk.text)
-            self._grow(len(chunk.text))
-        elif isinstance(chunk, ModelCall):
-            self._calls.append(chunk)
-            self._grow(len(str(chunk.arguments)))
-        elif isinstance(chunk, Usage):
-            self._usage = chunk
-        elif isinstance(chunk, End):
-            self._end = chunk.reason
-        else:
-            usage = self._usage or self._estimate_usage("")
-            self._spent = usage if self._spent is None else self._spent + usage
-            self._begin()
 
-    def _grow(self, characters: int) -> None:
-        self._characters += characters
-        if self._characters > MAX_ANSWER_CHARACTERS:
-            raise ModelError(
-                f"the answer is longer than {MAX_ANSWER_CHARACTERS} characters: "
-                "set max_output_tokens",
-                reason="protocol",
-            )
-
-    def _estimate_usage(self, asked: str) -> Usage:
-        calls = "".join(f"{call.name}{call.arguments}" for call in self._calls)
-        said = "".join((*self._text, *self._thought, calls))
-        return Usage(
-            input_tokens=estimated_tokens(asked),
-            output_tokens=estimated_tokens(said),
-            is_estimated=True,
-        )
-
-    def answer(self, messages: Sequence[Message], tools: Sequence[Declared]) -> Answer:
-        """Return the complete answer."""
-        usage = self._usage
-        if usage is None:
-            usage = self._estimate_usage(_request_text(messages, tools))
-        text, thought = "".join(self._text), "".join(self._thought)
-        if end := _THOUGHT_END.search(text):  # opened by the template of the server
-            thought += text[: end.start()].strip().removeprefix("<think>").strip()
-            text = text[end.end() :].lstrip()
-        return Answer(
-            text=text,
-            thought=thought,
-            calls=tuple(self._calls),
-            usage=usage if self._spent is None else self._spent + usage,
-            end=self._end,
-        )
+def _usage(chunks: Sequence[Chunk], asked: Callable[[], str] | None) -> Usage:
+    """Return the token usage of an attempt, estimated if the server does not report it."""
+    reported = [each for each in chunks if isinstance(each, Usage)]
+    if reported:
+        return reported[-1]
+    calls = (each for each in chunks if isinstance(each, ModelCall))
+    said = "".join(each.text for each in chunks if isinstance(each, TextDelta))
+    said += "".join(f"{each.name}{each.arguments}" for each in calls)
+    return Usage(
+        input_tokens=0 if asked is None else estimated_tokens(asked()),
+        output_tokens=estimated_tokens(said),
+        is_estimated=True,
+    )
 
 
 def _request_text(messages: Sequence[Message], tools: Sequence[Declared]) -> str:
@@ -484,3 +475,50 @@ def strip_decoration(name: str) -> str:
         'weather'
     """
     return _DECORATION.sub("", name)
+
+
+def parse_arguments(text: str) -> Mapping[str, Any] | str:
+    """Return the object of a JSON text, or the text if it is not one JSON object.
+
+    Some servers write an empty object or `null` before the real one, or the same object twice.
+
+    Example:
+        >>> parse_arguments('{"city": "Lisbon"}'), parse_arguments('{"city": "Li')
+        ({'city': 'Lisbon'}, '{"city": "Li')
+        >>> parse_arguments('{}{"city": "Lisbon"}'), parse_arguments("null")
+        ({'city': 'Lisbon'}, {})
+    """
+    found: Any = None
+    body = text.strip()
+    at = 0
+    while at < len(body):
+        try:
+            value, at = _DECODER.raw_decode(body, at)
+        except (ValueError, RecursionError):
+            return text
+        if not (value is None or isinstance(value, dict)) or (found and value and value != found):
+            return text
+        found = value or found
+        while body[at : at + 1].isspace():
+            at += 1
+    return found or {}
+
+
+def format_arguments(arguments: Mapping[str, Any] | str) -> str:
+    r"""Return arguments as the text of a JSON object, the only form that servers accept.
+
+    Other text is wrapped in an object, so that the model sees its own text.
+
+    Example:
+        >>> format_arguments({"city": "Lisbon"}), format_arguments("Lisb")
+        ('{"city": "Lisbon"}', '{"unreadable": "Lisb"}')
+    """
+    return json.dumps(object_of(arguments), ensure_ascii=False, default=str)
+
+
+def object_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Return arguments as an object; wrap text that is not a JSON object in one."""
+    if isinstance(arguments, str):
+        parsed = parse_arguments(arguments)
+        return {"unreadable": parsed} if isinstance(parsed, str) else dict(parsed)
+    return dict(arguments)

@@ -7,12 +7,21 @@ import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.agent.models.attempts import AnswerLimits, ServedModel, connection_errors
 from leonidas_tools.agent.models.chat_stream import AnswerReader, error_text, read_events
-from leonidas_tools.agent.models.model import Chunk, Declared, Message, ModelParameters, ids_in
-from leonidas_tools.agent.models.written import format_arguments
-from leonidas_tools.errors import ConfigurationError, ModelError
-from leonidas_tools.redaction import KnownSecrets
+from leonidas_tools.agent.models.model import (
+    Chunk,
+    Declared,
+    Message,
+    ModelParameters,
+    format_arguments,
+    ids_in,
+)
+from leonidas_tools.agent.models.served_model import (
+    ServedModel,
+    connection_error,
+    connection_errors,
+)
+from leonidas_tools.errors import ConfigurationError, ModelError, ModelErrorReason
 from leonidas_tools.redaction.addresses import shown_place
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.tools.names import undotted_names
@@ -22,7 +31,6 @@ if TYPE_CHECKING:
 
     import openai
 
-    from leonidas_tools.errors import ModelErrorReason
 
 _logger = visible_logger(__name__)
 
@@ -91,9 +99,6 @@ class OpenAIModel(ServedModel):
         tool_choice: str | None = None,
     ) -> None:
         self.calls_functions = calls_functions
-        limits = AnswerLimits(
-            timeout_seconds=timeout_seconds, retries=retries, backoff_seconds=backoff_seconds
-        )
         if base_url is None:
             base_url = os.environ.get("OPENAI_BASE_URL") or None
             api_key = api_key or os.environ.get("OPENAI_API_KEY")
@@ -103,8 +108,13 @@ class OpenAIModel(ServedModel):
                     "another server"
                 )
         headers = dict(headers or {})
-        secrets = [*([api_key] if api_key else ()), *headers.values()]
-        super().__init__(model, limits, KnownSecrets(secrets))
+        super().__init__(
+            model,
+            filter(None, [api_key, *headers.values()]),
+            timeout_seconds=timeout_seconds,
+            retries=retries,
+            backoff_seconds=backoff_seconds,
+        )
         self._base_url = base_url
         self._api_key = api_key or _NO_KEY
         self._headers = headers
@@ -138,7 +148,7 @@ class OpenAIModel(ServedModel):
                 if not self._leave_out(error, body, declared, names):
                     raise _status_error(error, declares=bool(declared)) from None
             except (openai.OpenAIError, *connection_errors()) as error:
-                raise _connection_error(error.__cause__ or error) from None
+                raise connection_error(error.__cause__ or error) from None
             except (ValueError, TypeError, RecursionError) as error:
                 raise ModelError(f"the request cannot be sent: {error}", reason="request") from None
             else:
@@ -174,6 +184,11 @@ class OpenAIModel(ServedModel):
         """Return the body of a request, without the parameters that the server has refused."""
         left_out = self._left_out
         reasoning = None if self._reasoning_field in left_out else self._reasoning_field
+        choice: Any = self._tool_choice
+        if choice not in (None, "auto", "required", "none"):
+            choice = {"type": "function", "function": {"name": names.get(choice, choice)}}
+        schema = parameters.response_schema
+        answer_format = {"name": "answer", "schema": schema}
         options: dict[str, Any] = {
             "stream_options": {"include_usage": True},
             "temperature": parameters.temperature,
@@ -182,8 +197,10 @@ class OpenAIModel(ServedModel):
             "seed": parameters.seed,
             "stop": list(parameters.stop) or None,
             "tools": [chat_function(tool, names) for tool in tools] or None,
-            "tool_choice": _tool_choice(self._tool_choice, names) if tools else None,
-            "response_format": _response_format(parameters.response_schema),
+            "tool_choice": choice if tools else None,
+            "response_format": None
+            if schema is None
+            else {"type": "json_schema", "json_schema": answer_format},
         }
         for name, other in _INSTEAD.items():
             options |= {other: options[name] if name in left_out else None}
@@ -265,18 +282,6 @@ def _openai() -> Any:
     return openai
 
 
-def _tool_choice(choice: str | None, names: Mapping[str, str]) -> Any:
-    if choice in (None, "auto", "required", "none"):
-        return choice
-    return {"type": "function", "function": {"name": names.get(choice, choice)}}
-
-
-def _response_format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if schema is None:
-        return None
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-
-
 def chat_function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a tool in the format of the OpenAI API.
 
@@ -348,15 +353,6 @@ def _find_refused_tool(
     places = _TOOL_INDEX.findall(text)
     at = int(places[-1]) if places else len(tools)
     return tools[at] if at < len(tools) else None
-
-
-def _connection_error(error: BaseException) -> ModelError:
-    return ModelError(
-        f"the connection to the server failed ({type(error).__name__}): check its address and that "
-        "it runs",
-        reason="connection",
-        retryable=True,
-    )
 
 
 def _status_error(error: openai.APIStatusError, *, declares: bool) -> ModelError:

@@ -1,31 +1,43 @@
-"""Short-term memory: replace the oldest part of a long conversation with a summary."""
+"""The memory of agents: a window on a long conversation, and lessons in the store."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
     Message,
+    Model,
+    ModelParameters,
     Usage,
     answer,
     estimated_tokens,
 )
+from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.errors import ModelError
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.agent.models.model import Model, ModelParameters
+    from leonidas_tools.calls.call import ToolSession
+    from leonidas_tools.embeddings import Embedder
     from leonidas_tools.results.texts import Wording
+    from leonidas_tools.store.memories import MemoryTable
 
 _logger = visible_logger(__name__)
 
 _FEWEST_TOKENS = 100
 _MAX_QUOTED_LENGTH = 2000
 _CHARACTERS_OF_A_TOKEN = 4
+
+SOURCE = "agent"
+"""The source of memories that agents have learned."""
+_OWN_SOURCES = ("", SOURCE)
+_MAX_LOOKED_AT = 100
+"""Number of nearest memories to read, before those read from files are left out."""
+_MAX_LESSON_LENGTH = 2_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +98,7 @@ class Window:
 
     async def fit(self, messages: Sequence[Message], wording: Wording) -> Usage:
         """Summarize the oldest messages if the token limit is exceeded; return the token usage."""
-        if _tokens(self.visible_messages(messages, wording)) <= self._memory.max_tokens:
+        if tokens_of(self.visible_messages(messages, wording)) <= self._memory.max_tokens:
             return Usage()
         rest = [message for message in messages if message.role != "system"]
         begin = self._new_begin(rest)
@@ -122,11 +134,12 @@ class Window:
             if message.role == "assistant" and place > self._task
         ]
         half = self._memory.max_tokens // 2
-        fitting = (place for place in begins if _tokens(rest[place:]) <= half)
+        fitting = (place for place in begins if tokens_of(rest[place:]) <= half)
         return next(fitting, begins[-1] if begins else self._begin)
 
 
-def _tokens(messages: Sequence[Message]) -> int:
+def tokens_of(messages: Sequence[Message]) -> int:
+    """Estimate the number of tokens of messages with their calls."""
     return sum(
         estimated_tokens(message.text) + sum(estimated_tokens(str(call)) for call in message.calls)
         for message in messages
@@ -142,3 +155,89 @@ def _quote_messages(messages: Sequence[Message], most_characters: int) -> str:
             f"{message.role}: {message.text[:_MAX_QUOTED_LENGTH]}{calls[:_MAX_QUOTED_LENGTH]}"
         )
     return "\n".join(lines)[-most_characters:]
+
+
+# Stored memory ------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class AgentMemory(Protocol):
+    """The memory of an orchestrator, separate for each user."""
+
+    async def recall(self, task: str, *, session: ToolSession) -> Sequence[str]:
+        """Return memories that help with a task, best first."""
+
+    async def learn(self, lesson: str, *, session: ToolSession) -> None:
+        """Keep a lesson from a task."""
+
+
+@dataclass
+class StoredMemory:
+    """Keeps the lessons of an agent among the memories of its user, and recalls them for a task.
+
+    The toolbox `memory` uses the same memories, if its embeddings are the same. A task recalls
+    what the user has asked to remember, and the tool `recall` finds the lessons of agents. Only
+    `recall` returns text read from files: others may have written it, and only the result of a
+    tool can be marked untrusted.
+
+    Args:
+        keeper: The table of memories, such as `store.memories`.
+        embedder: Turns texts into vectors.
+        limit: The maximum number of memories for a task.
+        least_similarity: The minimum cosine similarity of a memory to the task.
+
+    Raises:
+        ValueError: `limit` is below 1.
+
+    Example:
+        >>> from leonidas_tools.embeddings import LocalEmbedder
+        >>> from leonidas_tools.store import Store
+        >>> store = Store("agent.db")
+        >>> memory = StoredMemory(store.memories, LocalEmbedder())
+    """
+
+    keeper: MemoryTable
+    embedder: Embedder
+    _: KW_ONLY
+    limit: int = 5
+    least_similarity: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"limit must be 1 or more, not {self.limit!r}")
+
+    async def recall(self, task: str, *, session: ToolSession) -> Sequence[str]:
+        """Return the memories of the user that are relevant to a task, the nearest first.
+
+        Args:
+            task: The task.
+            session: The session of the run, which has the user.
+
+        Raises:
+            ModelError: The task cannot be embedded.
+            StoreError: The memories cannot be read.
+        """
+        user, least = user_of(session), self.least_similarity
+        found = await self.keeper.recall(user, task, self.embedder, limit=_MAX_LOOKED_AT)
+        texts = [
+            each.text
+            for each in found
+            if each.source in _OWN_SOURCES and (each.similarity or 0.0) >= least
+        ]
+        return texts[: self.limit]
+
+    async def learn(self, lesson: str, *, session: ToolSession) -> None:
+        """Keep a lesson for the user; do not keep a known lesson twice.
+
+        Args:
+            lesson: The lesson.
+            session: The session of the run.
+
+        Raises:
+            TooManyMemoriesError: The user already has the maximum number of memories.
+            ModelError: The lesson cannot be embedded.
+            StoreError: The lesson cannot be written.
+        """
+        text = lesson.strip()[:_MAX_LESSON_LENGTH]
+        if text:
+            await self.keeper.remember(user_of(session), [text], self.embedder, source=SOURCE)

@@ -1,4 +1,4 @@
-"""Limit the time and attempts of a server's answer, and mask secrets in its errors."""
+"""A model behind a server: the limits of its answers, and their errors without secrets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,17 +15,18 @@ from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
     Chunk,
     Declared,
+    End,
+    EndReason,
     Message,
     ModelParameters,
     Restart,
 )
 from leonidas_tools.errors import ModelError
+from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.results.texts import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
-
-    from leonidas_tools.redaction import KnownSecrets
+    from collections.abc import AsyncGenerator, Iterable, Sequence
 
 _CLIENTS = (("httpx2", "HTTPError"), ("httpx", "HTTPError"), ("aiohttp", "ClientError"))
 _MAX_BACKOFF_SECONDS = 30.0
@@ -68,10 +68,10 @@ class ServedModel(ABC):
     closes them.
     """
 
-    def __init__(self, name: str, limits: AnswerLimits, secrets: KnownSecrets) -> None:
+    def __init__(self, name: str, secrets: Iterable[str], **limits: Any) -> None:
         self.name = name
-        self.limits = limits
-        self._secrets = secrets
+        self.limits = AnswerLimits(**limits)
+        self._secrets = KnownSecrets(secrets)
         self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -87,15 +87,45 @@ class ServedModel(ABC):
         if client is not None and self._loop is asyncio.get_running_loop():
             await self._close(client)
 
-    def stream(
+    async def stream(
         self,
         messages: Sequence[Message],
         tools: Sequence[Declared] = (),
         parameters: ModelParameters = DEFAULT_PARAMETERS,
     ) -> AsyncGenerator[Chunk]:
-        """Yield an answer in chunks, like `Model.stream`."""
-        attempt = partial(self._attempt, messages, tools, parameters)
-        return retry_within_limits(attempt, self.limits, self._secrets)
+        """Yield an answer in chunks within the limits, with `Restart` before each retry.
+
+        The time of the consumer is not counted.
+
+        Raises:
+            ModelError: There is no answer; the error says why, without secrets.
+        """
+        limits = self.limits
+        clock = _Clock(limits.timeout_seconds)
+        for number in range(limits.retries + 1):
+            try:
+                async with aclosing(self._attempt(messages, tools, parameters)) as chunks:
+                    while (chunk := await clock.next(chunks)) is not None:
+                        yield chunk
+            except ModelError as error:
+                # The cause is left out, as it may have secrets.
+                failure = ModelError(
+                    shorten(self._secrets.text(str(error)), _MAX_MESSAGE_LENGTH),
+                    reason=error.reason,
+                    retryable=error.retryable,
+                    retry_after_seconds=error.retry_after_seconds,
+                )
+            else:
+                return
+            backoff = min(limits.backoff_seconds * 2.0**number, _MAX_BACKOFF_SECONDS)
+            jitter = random.uniform(0.75, 1.25)  # noqa: S311 - not cryptography
+            wait = failure.retry_after_seconds or backoff * jitter
+            is_last = number == limits.retries or wait >= clock.seconds_left
+            if is_last or not failure.retryable:
+                raise failure
+            clock.seconds_left -= wait
+            yield Restart(str(failure))
+            await asyncio.sleep(wait)
 
     def _connect(self) -> Any:
         """Return a client for this event loop, which cannot use connections of another loop."""
@@ -118,34 +148,6 @@ class ServedModel(ABC):
     @abstractmethod
     async def _close(self, client: Any) -> None:
         """Close the connections of a client."""
-
-
-async def retry_within_limits(
-    attempt: Callable[[], AsyncGenerator[Chunk]], limits: AnswerLimits, secrets: KnownSecrets
-) -> AsyncGenerator[Chunk]:
-    """Yield the chunks of an answer within the limits; yield `Restart` before each retry.
-
-    Args:
-        attempt: Sends one request to the server; it raises `ModelError`.
-        limits: The limits. The time of the consumer is not counted.
-        secrets: The secrets to mask in errors.
-    """
-    clock = _Clock(limits.timeout_seconds)
-    for number in range(limits.retries + 1):
-        try:
-            async with aclosing(attempt()) as chunks:
-                while (chunk := await clock.next(chunks)) is not None:
-                    yield chunk
-        except ModelError as error:
-            failure = _mask_error(error, secrets)
-        else:
-            return
-        wait = failure.retry_after_seconds or _backoff(limits, number)
-        if not failure.retryable or number == limits.retries or wait >= clock.seconds_left:
-            raise failure
-        clock.seconds_left -= wait
-        yield Restart(str(failure))
-        await asyncio.sleep(wait)
 
 
 def connection_errors() -> tuple[type[Exception], ...]:
@@ -180,18 +182,26 @@ class _Clock:
             self.seconds_left -= time.monotonic() - begun
 
 
-def _mask_error(error: ModelError, secrets: KnownSecrets) -> ModelError:
-    """Return the error with secrets masked, and without its cause, which may have secrets."""
-    text = secrets.text(str(error))
-    cut = shorten(text, _MAX_MESSAGE_LENGTH)
+def connection_error(error: BaseException) -> ModelError:
+    """Return the error of a connection that failed."""
     return ModelError(
-        cut,
-        reason=error.reason,
-        retryable=error.retryable,
-        retry_after_seconds=error.retry_after_seconds,
+        f"the connection to the server failed ({type(error).__name__}): check its address and that "
+        "it runs",
+        reason="connection",
+        retryable=True,
     )
 
 
-def _backoff(limits: AnswerLimits, number: int) -> float:
-    seconds = min(limits.backoff_seconds * 2.0**number, _MAX_BACKOFF_SECONDS)
-    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, not cryptography
+def check_complete(end: EndReason | None) -> End:
+    """Return the end of an answer.
+
+    Raises:
+        ModelError: The stream ended before the answer was complete.
+    """
+    if end is None:
+        raise ModelError(
+            "the server closed the stream before its answer was complete",
+            reason="connection",
+            retryable=True,
+        )
+    return End(end)
