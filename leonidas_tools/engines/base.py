@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.calls.call import ToolCall, ToolResult
-    from leonidas_tools.workers.processes import Target
+    from leonidas_tools.workers.portable import Target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

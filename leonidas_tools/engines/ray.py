@@ -10,7 +10,6 @@ import os
 import pickle
 import queue
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -20,21 +19,17 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.results.texts import say
 from leonidas_tools.workers.jobs import in_own_thread
-from leonidas_tools.workers.processes import (
-    HEADER,
-    entry,
-    error_of,
-    main_script,
-    result_of,
-    signal_end,
-    unsendable,
-)
+from leonidas_tools.workers.outcome import error_of, result_of
+from leonidas_tools.workers.portable import unsendable
+from leonidas_tools.workers.processes import kill_group, start_program
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from leonidas_tools.calls.call import ToolResult
     from leonidas_tools.engines.base import EngineCall, RayConnection
 
-_ENTRY = entry("leonidas_tools.engines.ray_driver", "main")
+_PROGRAM = "leonidas_tools.engines.ray_driver"
 _AGAIN_SECONDS = 5.0
 """Seconds to wait before the next connection attempt to an unavailable cluster."""
 _MAX_READ = 256 * 1024 * 1024
@@ -82,11 +77,9 @@ class RayEngine:
             pickled = pickle.dumps((args, kwargs))
         except Exception as error:  # noqa: BLE001 - types of the tool may do anything
             raise unsendable(type(error).__name__) from None
-        in_main = target.module == "__main__" or b"__main__" in (target.pickled or b"")
-        main = main_script() if in_main else None
         task = (
             *(tuple(target), pickled, tool, work.limits.max_bytes * 2, code.context),
-            *(dict(work.parameters), code.collect, main),
+            *(dict(work.parameters), code.collect),
         )
         tell, needs = work.progress, tuple(sorted(code.resources.items()))
         driver = await self._connect()
@@ -172,26 +165,22 @@ class _DriverProcess:
     """The driver process; one thread reads its answers, and one writes requests to it."""
 
     def __init__(self, address: str) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with our own entry point
-            [sys.executable, "-c", _ENTRY, *map(str, sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        self._process, self._connection = start_program(
+            _PROGRAM,
             stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,
             env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
         )
-        weakref.finalize(self, signal_end, self._process)
+        weakref.finalize(self, kill_group, self._process)
         self._numbers = itertools.count(1)
         self._calls = dict[int, _Call]()
         self._lock = threading.Lock()
-        self._unsent = queue.SimpleQueue[bytes | None]()
+        self._unsent = queue.SimpleQueue[Any]()
         self._known = threading.Event()
         self._why: str | None = None
         self.has_ended = False
         """Whether the process has ended, so it accepts no more calls."""
-        pipes = (self._process, self._unsent)
-        for target, given in ((_read, (weakref.ref(self), *pipes)), (_write, pipes)):
+        reading = (weakref.ref(self), self._process, self._connection, self._unsent)
+        for target, given in ((_read, reading), (_write, (self._connection, self._unsent))):
             threading.Thread(target=target, args=given, name="leonidas-ray", daemon=True).start()
         self._send(("connect", 0, address))
 
@@ -220,11 +209,11 @@ class _DriverProcess:
                 self._calls.pop(number, None)
 
     def _send(self, request: Any) -> None:
-        self._unsent.put(pickle.dumps(request))
+        self._unsent.put(request)
 
     def end(self) -> None:
         """Kill the process, and wait for its end."""
-        signal_end(self._process)
+        kill_group(self._process)
         self._process.wait()
 
     def take(self, answer: list[Any]) -> None:
@@ -251,44 +240,32 @@ class _DriverProcess:
             call.put(["ended"])
 
 
-def _write(process: subprocess.Popen[bytes], requests: queue.SimpleQueue[bytes | None]) -> None:
+def _write(pipe: Connection, requests: queue.SimpleQueue[Any]) -> None:
     """Write requests to a driver until `None`; a driver that is stuck blocks the pipe."""
-    assert process.stdin is not None
-    while (body := requests.get()) is not None:
-        unsent = memoryview(HEADER.pack(len(body)) + body)
+    while (request := requests.get()) is not None:
         with contextlib.suppress(OSError, ValueError):  # the reader reports the end of the driver
-            while unsent:
-                unsent = unsent[process.stdin.write(unsent) or 0 :]
+            pipe.send(request)
 
 
 def _read(
     driver: weakref.ref[_DriverProcess],
     process: subprocess.Popen[bytes],
-    requests: queue.SimpleQueue[bytes | None],
+    pipe: Connection,
+    requests: queue.SimpleQueue[Any],
 ) -> None:
     """Read the answers of a driver until it ends or violates the protocol."""
-    assert process.stdout is not None
-    with open(process.stdout.fileno(), "rb", closefd=False) as answers:
-        while header := answers.read(HEADER.size):
-            (length,) = HEADER.unpack(header)
-            if length > _MAX_READ:
-                break
-            try:
-                answer = json.loads(answers.read(length))
-            except (ValueError, RecursionError):
-                break
+    with contextlib.suppress(EOFError, OSError, RecursionError, ValueError):
+        while True:
+            answer = json.loads(pipe.recv_bytes(_MAX_READ))
             taking = driver()
             if taking is None:
                 break
             taking.take(answer)
             del taking
-    signal_end(process)  # after a violation, it would block on the pipe that nothing reads
+    kill_group(process)  # after a violation, it would block on the pipe that nothing reads
     process.wait()
     requests.put(None)
-    for stream in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):
-            if stream is not None:
-                stream.close()
+    pipe.close()
     taking = driver()
     if taking is not None:
         taking.report_end()

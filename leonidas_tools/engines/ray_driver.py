@@ -21,13 +21,9 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leonidas_tools.redaction.failures import raised_at
-from leonidas_tools.workers.worker_process import (
-    Channel,
-    failure_of,
-    fields_of,
-    find_function,
-    load_main,
-)
+from leonidas_tools.workers.outcome import failure_of, fields_of
+from leonidas_tools.workers.portable import find_function
+from leonidas_tools.workers.worker_process import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +50,6 @@ class RayTask(NamedTuple):
     context: str | None  # name of the parameter for the context
     parameters: Mapping[str, Any]  # the `custom_parameters` of the tool
     collect: bool  # whether the result of a generator is the list of all its values
-    main: Any  # the main script, if it defines the function
 
 
 class RemoteContext:
@@ -123,8 +118,6 @@ def _messages(
     work: RayTask, tell: Callable[[dict[str, Any]], None] | None = None
 ) -> Iterator[bytes]:
     try:
-        if work.main is not None:
-            load_main(*work.main)
         function = find_function(*work.target)
         args, kwargs = pickle.loads(work.pickled)  # noqa: S301 - from the session
     except BaseException as error:  # noqa: BLE001 - the edge: importing runs the tool's own module

@@ -34,7 +34,7 @@ from temporalio.service import RPCError
 from leonidas_tools.engines import temporal_worker as there
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.results.texts import say
-from leonidas_tools.workers.processes import error_of, result_of
+from leonidas_tools.workers.outcome import error_of, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

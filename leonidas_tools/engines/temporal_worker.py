@@ -26,8 +26,8 @@ from temporalio.worker import Worker
 from leonidas_tools.calls.call import ToolResult, ToolSession
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.errors import RetryableError, ToolError
-from leonidas_tools.workers.worker_process import failure_of as failure_json
-from leonidas_tools.workers.worker_process import fields_of as result_json
+from leonidas_tools.workers.outcome import failure_of as failure_json
+from leonidas_tools.workers.outcome import fields_of as result_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

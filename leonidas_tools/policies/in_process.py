@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.call import Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolError
 from leonidas_tools.tools.metadata import RunsOn
-from leonidas_tools.workers.processes import Target, target_of
+from leonidas_tools.workers.portable import Target, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

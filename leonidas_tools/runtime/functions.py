@@ -24,7 +24,8 @@ from leonidas_tools.errors import ToolError
 from leonidas_tools.results.plain import NotPlainError, length, plain
 from leonidas_tools.results.texts import say
 from leonidas_tools.tools.tool import kind_of
-from leonidas_tools.workers.processes import ProcessDiedError, leased, target_of
+from leonidas_tools.workers.portable import target_of
+from leonidas_tools.workers.processes import ProcessDiedError, leased
 
 if TYPE_CHECKING:
     from leonidas_tools.engines.base import Engine, EngineLimits
@@ -158,7 +159,7 @@ def _call_in_process(bind: Bind, max_bytes: int) -> CallFunction:
         # Twice the limit: the value is cut again after its secrets are masked.
         longest = max_bytes * 2
         try:
-            return await leased.get().call(args, kwargs, tool=call.name, max_bytes=longest)
+            return await leased.get()(args, kwargs, call.name, longest)
         except ProcessDiedError:
             raise _worker_died(call.name, begun=current().begun) from None
 

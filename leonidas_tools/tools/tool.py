@@ -64,7 +64,7 @@ R = TypeVar("R")
 
 def _check_cpu_bound(name: str, function: Callable[..., Any], signature: Signature) -> None:
     """Raise `SchemaError` if the function cannot run in another process."""
-    from leonidas_tools.workers.processes import why_not_portable  # only such tools need it
+    from leonidas_tools.workers.portable import why_not_portable  # only such tools need it
 
     if signature.context_parameter:
         raise SchemaError(

@@ -111,7 +111,6 @@ def task(module):
         context=None,
         parameters={},
         collect=False,
-        main=None,
     )
 
 
@@ -229,12 +228,11 @@ def test_progress_that_is_not_read_is_left_out_and_the_outcome_is_not(monkeypatc
     assert (outcome[0], outcome[1]["result"]) == ("returned", 9_999)
 
 
-def saying(answer):
-    """Return the program of a driver that says this, and nothing more, and reads nothing."""
-    return (
-        f"import sys, threading; sys.stdout.buffer.write({answer!r}); "
-        "sys.stdout.flush(); threading.Event().wait()"
-    )
+@pytest.fixture
+def driver_sends(monkeypatch):
+    """Return a function that replaces the driver by a program that sends some bytes and hangs."""
+    monkeypatch.setattr(ray, "_PROGRAM", "tests.engines.stuck_driver")
+    return lambda sent: monkeypatch.setenv("STUCK_DRIVER_SENDS", sent.hex())
 
 
 def on_ray(tool, *, timeout):
@@ -245,9 +243,9 @@ def on_ray(tool, *, timeout):
     }
 
 
-async def test_a_driver_that_reads_no_requests_does_not_hold_the_event_loop(monkeypatch):
+async def test_a_driver_that_reads_no_requests_does_not_hold_the_event_loop(driver_sends):
     connected = b'["connected", "2", 0]'
-    monkeypatch.setattr(ray, "_ENTRY", saying(struct.pack(">I", len(connected)) + connected))
+    driver_sends(struct.pack(">I", len(connected)) + connected)
     settings = on_ray("greet", timeout="1s")
     async with ToolRuntime([Tool(ray_tools.greet, effect="read")], settings) as runtime:
         calls = [runtime.execute("greet", {"name": "a" * 9_000}) for _ in range(20)]
@@ -278,8 +276,8 @@ def test_a_driver_knows_that_its_node_has_gone_also_if_another_cluster_responds(
     assert len(pauses) == 7
 
 
-async def test_a_driver_that_says_what_is_too_long_ends_and_holds_no_call(monkeypatch):
-    monkeypatch.setattr(ray, "_ENTRY", saying(bytes([255] * 4)))
+async def test_a_driver_that_sends_too_much_ends_and_holds_no_call(driver_sends):
+    driver_sends(struct.pack(">I", 2**31 - 1))
     settings = on_ray("add", timeout="1h")
     async with ToolRuntime([Tool(ray_tools.add, effect="read")], settings) as runtime:
         said = (await runtime.execute("add", {"a": 1, "b": 2})).to_response()
