@@ -16,7 +16,7 @@ from leonidas_tools import Tool, ToolRuntime, ToolSession, tool
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.console import api, console_app
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp_server import guard, serving
+from leonidas_tools.mcp_server import connections, guard
 from tests.console.served import BEARER, TOKEN, Desk, Served, until
 from tests.hostile import HOSTILE
 
@@ -354,15 +354,14 @@ async def asking(console, path, times=1, *, token=""):
 
 
 async def test_a_client_that_takes_no_answer_is_cut_off(refusing_console, monkeypatch):
-    monkeypatch.setattr(serving, "_STALL_SECONDS", 0.05)
-    monkeypatch.setattr(serving, "_HEAD_SECONDS", 3600.0)
+    monkeypatch.setattr(connections, "_CLIENT_SECONDS", 0.05)
     _, writer = await asking(refusing_console, "/console.js", 100_000)
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
 
 
 async def test_a_slow_client_gets_the_whole_of_a_long_answer(monkeypatch):
-    monkeypatch.setattr(serving, "_HEAD_SECONDS", 0.01)
+    monkeypatch.setattr(connections, "_CLIENT_SECONDS", 0.2)
     long = "x" * 20_000_000
 
     @tool(name="long", description=long)
