@@ -7,8 +7,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from leonidas_tools.json_schema.document import Document, child
-from leonidas_tools.json_schema.errors import MAX_WORK, Check, work_of
+from leonidas_tools.json_schema.document import MAX_WORK, Document, child
 from leonidas_tools.json_schema.keywords import (
     accepted_types,
     schema_of_item,
@@ -22,8 +21,10 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 120
 MAX_STEPS: Final = 20_000
-MAX_COERCION_WORK: Final = 2 * MAX_WORK
+MAX_COERCION_WORK: Final = MAX_WORK
 """Limit of the work of checks in branches: each level checks all levels below it."""
+FIT_WORK: Final = 100
+"""The work of finding out how much work a check is, in checks of a plain schema."""
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _CONSTANTS: Final[Mapping[str, tuple[str, bool | None]]] = {
@@ -48,15 +49,13 @@ class _Coercion:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._is_valid = document.validators
         self._steps = self._work = 0
         self._wanted: dict[int, frozenset[str]] = {}
-        self._known_work: dict[tuple[int, int], int] = {}
-        self._weighed: list[Any] = []
 
     def coerce(self, pointer: str, schema: Any, value: Any, depth: int) -> Any:
         self._steps += 1
-        if not isinstance(schema, dict) or depth > MAX_DEPTH or self._steps > MAX_STEPS:
+        is_done = self._steps > MAX_STEPS or self._work > MAX_COERCION_WORK
+        if is_done or not isinstance(schema, dict) or depth > MAX_DEPTH:
             return value
         value = self._convert_type(schema, value)
         for where, inner in self._find_applied(pointer, schema, value):
@@ -105,12 +104,10 @@ class _Coercion:
 
     def _fits(self, pointer: str, schema: Any, value: Any) -> bool:
         """Return whether a value fits a branch; no more after too much work."""
-        validator = self._is_valid.get(pointer)
-        if validator is None:
+        validator = self._document.validators.get(pointer)
+        if validator is None or self._work > MAX_COERCION_WORK:
             return False
-        self._weighed.append(value)  # kept alive, since its id is a key
-        check = Check(pointer=pointer, schema=schema, value=value)
-        self._work += work_of(self._document, check, self._known_work)
+        self._work += FIT_WORK + self._document.work(value, schema)
         return self._work <= MAX_COERCION_WORK and validator.is_valid(value)
 
     def _coerce_to_branch(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import unquote
 
 import jsonschema_rs
@@ -19,16 +19,25 @@ MAX_SCHEMA_DEPTH: Final = 200
 MAX_PARTS_IN_PARTS: Final = 500_000
 """Limit of the sum of the parts' depths: each part is compiled with each part around it."""
 MAX_EXPANSION: Final = 4_000
-MAX_PLAIN_PARTS: Final = 100
+MAX_WORK: Final = 400_000
+"""Limit of the work of a validation, in checks of a plain schema."""
+MAX_PLAIN_CHECKS: Final = 50
+"""Checks of each value above which arguments are measured before they are validated."""
+MAX_VALUES: Final = 100_000
+"""Limit of the values in what a schema that may be costly validates."""
+MAX_COUNTED: Final = 5_000
+"""Limit of the parts whose work is counted, at each depth below them."""
 MAX_PATTERN_CHARACTERS: Final = 10_000
 MAX_PATTERN_BYTES: Final = 1 << 24
 MAX_COMPILED_BYTES: Final = 1 << 27
 """Limit of all patterns, compiled with each part around them."""
-MAX_PLAIN_OPTIONS: Final = 10
-MAX_NAMED_ALIKE: Final = 100
-"""Limit of the parts that one reference may mean."""
 MIN_PATTERN_BYTES: Final = 1 << 12
 UNCHECKED_PATTERN_BYTES: Final = 1 << 16
+MAX_NAMED_ALIKE: Final = 100
+"""Limit of the parts that one reference may mean."""
+STEPS: Final = 500
+"""The bytes of a compiled pattern, times characters, that take the time of a check."""
+_CHARACTERS_OF_A_VALUE: Final = 64
 
 PATTERN_OPTIONS: Final = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES)
 """Options of all patterns: an engine that takes linear time."""
@@ -38,10 +47,6 @@ _ONE_WAY: Final = re.compile(
     rf"\^(?:\\.|{_CLASS}|[^\\\[(){{}}*+?|^$])*(?:[*+]|\{{\d+(?:,\d*)?\}})?\$?", re.DOTALL
 )
 """A pattern whose only repeat is the last: each text is in one state at a time."""
-_BRANCHES: Final = frozenset(
-    {"allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies", "contains"}
-)
-_UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _OBJECTS: Final = frozenset(
     {
         "properties", "patternProperties", "dependentSchemas", "dependentRequired", "dependencies",
@@ -61,8 +66,38 @@ _VALUES: Final = frozenset({"const", "default", "enum", "examples"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _NAMES: Final = ("$id", "id", "$anchor", "$dynamicAnchor")
 _GOES_DEEP: Final = frozenset({*_REFERENCES, "uniqueItems"})
+_UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_PLAIN_BESIDE: Final = ("not", "if", "then", "else", "propertyNames")
+_KINDS: Final = ("object", "array")
 
 logger = visible_logger(__name__)
+
+
+class Work(NamedTuple):
+    """The work of a schema, for each value and for each character in what is validated."""
+
+    checks: int = 1
+    compared: int = 0
+    steps: int = 0
+    reported: int = 0  # what is added if all errors are looked for
+
+    def plus(self, others: Iterable[Work]) -> Work:
+        """Return the work of this and all others."""
+        checks, compared, steps, reported = self
+        for other in others:
+            checks += other.checks
+            compared += other.compared
+            steps += other.steps
+            reported += other.reported
+        return Work(*(min(each, MAX_WORK) for each in (checks, compared, steps, reported)))
+
+
+class Size(NamedTuple):
+    """The size of a value, which is not counted to its end if it is too large or too deep."""
+
+    values: int  # a long text counts as many
+    characters: int
+    depth: int
 
 
 class Document:
@@ -74,53 +109,110 @@ class Document:
 
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         self.schema: Any = dict(schema) if isinstance(schema, Mapping) else schema
-        self.has_integers = False
-        self.is_recursive = False
-        """True if validation may go as deep as the arguments."""
-        self.patterns: dict[str, int]
+        self._patterns: dict[str, int]
         """The compiled size of each pattern in bytes; 0 if it is only ever in one state."""
-        self.slow_enums: dict[int, int] = {}
-        """The number of options that a value is compared with one by one, by the id of the part."""
         self._measure_patterns()
-        used = set[str]()
-        count = 0
-        for _, part in self._parts():
-            count += 1
-            used.update(part)
-            self._note(part)
-        self.has_defaults = "default" in used
-        branches, unevaluated = (not used.isdisjoint(each) for each in (_BRANCHES, _UNEVALUATED))
-        self.may_be_costly = (
-            (branches and (self.is_recursive or unevaluated or count > MAX_PLAIN_PARTS))
-            or bool(self.slow_enums)
-            or len(self.patterns) > MAX_PLAIN_PARTS
-            or max(self.patterns.values(), default=0) > MIN_PATTERN_BYTES
-        )
-        """True if validation may take far more steps than arguments have values."""
-        self.takes_work = self.may_be_costly or branches or bool(self.patterns)
-        """True if it may for a value without a limit of size."""
-        self._known_checks: dict[int, int] = {}
+        self._refuse_malformed()
+        parts = [part for _, part in self._parts()]
+        self.has_integers = any("integer" in _as_list(part.get("type")) for part in parts)
+        self.has_defaults = any("default" in part for part in parts)
+        self.is_recursive = any(map(_goes_deep, parts))
+        """True if validation may go as deep as the arguments."""
+        self._known: dict[tuple[int, int, str], Work] = {}
         self._known_meant: dict[str, Sequence[tuple[str, Any]]] = {}
-        self._refuse_explosion()
-
-    def _note(self, part: dict[str, Any]) -> None:
-        self.is_recursive = self.is_recursive or _goes_deep(part)
-        kind, options = part.get("type"), part.get("enum")
-        if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
-            self.has_integers = True
-        if isinstance(options, list) and len(options) > MAX_PLAIN_OPTIONS:
-            kinds = {type(each) for each in options}
-            if len(kinds) > 1 or not kinds.isdisjoint((dict, list)):
-                self.slow_enums[id(part)] = len(options)
-
-    def _refuse_explosion(self) -> None:
-        """Refuse branches and references that multiply: validating one value might never end."""
-        for _, part in self._parts():
-            if self._checks(part) > MAX_EXPANSION:
+        self._most_known = 3 * len(parts) + MAX_COUNTED
+        try:
+            if any(self._work(part, 0, "object").checks > MAX_EXPANSION for part in parts):
                 raise SchemaError(
                     f"The schema checks one value against more than {MAX_EXPANSION} schemas, its "
                     f"references followed; use fewer branches, and refer to each schema once"
                 )
+            work = self._work(self.schema, 1, "object")
+        except RecursionError:
+            raise SchemaError("The schema has a too long chain of references") from None
+        self.may_be_costly = bool(
+            self.is_recursive or work.steps or work.checks + work.compared > MAX_PLAIN_CHECKS
+        )
+        """True if validation may take far more steps than arguments have values."""
+
+    def work(self, value: Any, schema: Any = None, *, with_errors: bool = False) -> int:
+        """Return the most work that validating a value by the schema, or by a part of it, takes.
+
+        A schema checks each value in the value at most once for each way to reach it, and an error
+        copies the value that it is about. So the work is that of the schema times the size.
+        """
+        size = _size_of(value)
+        if size.depth > MAX_ARGUMENT_DEPTH or size.values > MAX_VALUES:
+            return MAX_WORK + 1
+        depth, kind = (
+            size.depth if self.is_recursive else 1,
+            "array" if isinstance(value, list) else "object",
+        )
+        try:
+            work = self._work(self.schema if schema is None else schema, depth, kind)
+        except RecursionError:
+            return MAX_WORK + 1
+        of_value = work.checks + work.compared + work.reported * with_errors
+        return of_value * size.values + work.steps * size.characters // STEPS
+
+    def _work(self, schema: Any, depth: int, kind: str) -> Work:
+        """Return the work of a schema for an object or an array of a depth."""
+        if not isinstance(schema, dict):
+            return Work()
+        key = (id(schema), depth, kind)
+        if key not in self._known:
+            if len(self._known) > self._most_known:
+                return Work(MAX_WORK)
+            self._known[key] = Work()  # so that a recursive schema ends
+            beside = [self._work(each, depth, kind) for each in self._beside(schema)]
+            times = 1 if _UNEVALUATED.isdisjoint(schema) else 3  # to find out what is evaluated
+            found = self._own(schema).plus(beside * times)
+            if depth:
+                found = found.plus(self._inner(schema, depth - self.is_recursive, kind))
+            self._known[key] = found
+        return self._known[key]
+
+    def _own(self, schema: dict[str, Any]) -> Work:
+        """Return the work of a schema itself: its options, patterns and required properties."""
+        options = _as_list(schema.get("enum", []))
+        kinds = set(map(type, options))
+        is_slow = len(kinds) > 1 or not kinds.isdisjoint((dict, list))
+        required = [*_dict(schema, "dependentRequired").values(), schema.get("required")]
+        patterns = [*_dict(schema, "patternProperties"), *_as_list(schema.get("pattern", []))]
+        return Work(
+            checks=1,
+            compared=len(options) * is_slow + len(patterns),
+            steps=sum(self._patterns.get(each, 0) for each in patterns if isinstance(each, str)),
+            reported=len(options)
+            + sum(len(each) for each in required if isinstance(each, list))
+            + _size_of(schema.get("const")).values,
+        )
+
+    def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
+        """Yield the schemas that apply to the same value as this one, or to its names."""
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            yield from _as_list(schema.get(keyword, []))
+        yield from (schema[each] for each in _PLAIN_BESIDE if each in schema)
+        for keyword in ("dependentSchemas", "dependencies"):
+            yield from _dict(schema, keyword).values()
+        for key in _REFERENCES:
+            if isinstance(reference := schema.get(key), str):
+                yield from (part for _, part in self._meant(reference))
+
+    def _inner(self, schema: dict[str, Any], depth: int, kind: str) -> Iterator[Work]:
+        """Yield the work of a schema for one part of an object or an array."""
+        if kind == "object":
+            one = [*_dict(schema, "properties").values(), schema.get("additionalProperties")]
+            more = [*_dict(schema, "patternProperties").values()]
+            more.append(schema.get("unevaluatedProperties"))
+        else:
+            places = ("prefixItems", "items", "additionalItems")
+            one = [each for place in places for each in _as_list(schema.get(place))]
+            more = [schema.get("contains"), schema.get("unevaluatedItems")]
+        for schemas in (one, *([each] for each in more)):
+            found = [self._work(e, depth, k) for e in schemas if e is not None for k in _KINDS]
+            if found:
+                yield Work(*map(max, zip(*found, strict=True)))
 
     def _parts(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield every object in the schema, level by level, with its depth."""
@@ -146,12 +238,11 @@ class Document:
         """Compile each pattern; remove those that the linear engine does not have."""
         compiled, sizes = 0, dict[str, int | None]()
         for depth, part in self._parts():
-            named = part.get("patternProperties")
-            for each in (part.get("pattern"), *(named if isinstance(named, dict) else ())):
+            for each in (part.get("pattern"), *_dict(part, "patternProperties")):
                 if not isinstance(each, str):
                     continue
                 if each not in sizes:
-                    sizes[each] = _size_of(each)
+                    sizes[each] = _size_of_pattern(each)
                 compiled += (depth + 1) * (sizes[each] or UNCHECKED_PATTERN_BYTES)
                 if compiled > MAX_COMPILED_BYTES:
                     raise SchemaError(
@@ -166,50 +257,18 @@ class Document:
                 "The pattern %.100r is not checked: lookaround and backreferences are not linear",
                 pattern,
             )
-        self.patterns = {
+        self._patterns = {
             pattern: 0 if _ONE_WAY.fullmatch(pattern) else size
             for pattern, size in sizes.items()
             if size is not None
         }
 
-    def _checks(self, schema: Any) -> int:
-        """Return how many schemas one value is checked against, references included."""
-        known = self._known_checks
-        if not isinstance(schema, dict):
-            return 1
-        if id(schema) not in known:
-            known[id(schema)] = 1  # so that a recursive schema ends
-            try:
-                total = sum(self._checks(inner) for inner in self._beside(schema))
-            except RecursionError:
-                raise SchemaError("The schema has a too long chain of references") from None
-            known[id(schema)] = 1 + total
-        return known[id(schema)]
-
-    def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """Yield the schemas that apply to the same value as this one."""
-        for keyword in ("allOf", "anyOf", "oneOf"):
-            if isinstance(schema.get(keyword), list):
-                yield from schema[keyword]
-        for keyword in ("not", "if", "then", "else"):
-            if keyword in schema:
-                yield schema[keyword]
-        for keyword in ("dependentSchemas", "dependencies"):
-            if isinstance(schema.get(keyword), dict):
-                yield from schema[keyword].values()
-        for _, part in self.targets(schema):
-            yield part
-
-    def targets(self, schema: dict[str, Any]) -> Sequence[tuple[str, Any]]:
-        """Return the pointer and the schema of each part that the references of a schema may mean.
-
-        Which part a reference means depends on the draft, on the ids around it and, for a dynamic
-        one, on the value. Missing a part would hide branches that multiply.
-        """
-        references = (r for key in _REFERENCES if isinstance(r := schema.get(key), str))
-        return [target for reference in references for target in self._meant(reference)]
-
     def _meant(self, reference: str) -> Sequence[tuple[str, Any]]:
+        """Return the pointer and the schema of each part that a reference may mean.
+
+        Which one it is depends on the draft, on the ids around it and, for a dynamic one, on the
+        value. Missing one would hide branches that multiply.
+        """
         if reference not in self._known_meant:  # a reference may be very long
             self._known_meant[reference] = self._find(reference)
         return self._known_meant[reference]
@@ -250,13 +309,13 @@ class Document:
         meant = self._meant(reference)
         return meant[0] if len(meant) == 1 else None
 
+    @cached_property
     def validator(self) -> jsonschema_rs.Validator:
-        """Return the compiled schema.
+        """The compiled schema.
 
         Raises:
             SchemaError: The schema is not valid, or has an unknown reference.
         """
-        self._refuse_malformed()
         try:
             return jsonschema_rs.validator_for(
                 self.schema,
@@ -293,7 +352,7 @@ def _fetch_nothing(uri: str) -> NoReturn:
     raise LookupError(f"nothing is fetched, and {uri!r} is not in the schema")
 
 
-def _size_of(pattern: str) -> int | None:
+def _size_of_pattern(pattern: str) -> int | None:
     """Return the size of a compiled pattern in bytes; `None` if it needs backtracking.
 
     The time to match it is at most this size times the length of the text.
@@ -375,17 +434,41 @@ def child(pointer: str, *keys: str | int) -> str:
 
 def is_too_deep(value: Any) -> bool:
     """Return whether a value is nested deeper than can be checked, or contains itself."""
-    return _depth(value, MAX_ARGUMENT_DEPTH, {}) > MAX_ARGUMENT_DEPTH
+    level = {id(value): value}
+    for _ in range(MAX_ARGUMENT_DEPTH):
+        level = {
+            id(inner): inner
+            for each in level.values()
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list | tuple)
+        }
+        if not level:
+            return False
+    return True
 
 
-def _depth(value: Any, left: int, known: dict[int, int]) -> int:
-    """Return the depth of a value; more than the maximum if it is deeper than `left`."""
-    if not isinstance(value, dict | list | tuple):
-        return 0
-    if left == 0:
-        return MAX_ARGUMENT_DEPTH + 1
-    if id(value) not in known:
-        known[id(value)] = MAX_ARGUMENT_DEPTH + 1  # for a value that contains itself
-        parts = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + max((_depth(part, left - 1, known) for part in parts), default=0)
-    return known[id(value)]
+def _size_of(value: Any) -> Size:
+    values, characters, depth = 1, len(value) if isinstance(value, str) else 0, 0
+    level = [value] if isinstance(value, dict | list | tuple) else []
+    while level and depth <= MAX_ARGUMENT_DEPTH and values <= MAX_VALUES:
+        depth += 1
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+                characters += sum(len(key) for key in each if isinstance(key, str))
+            else:
+                inner += each
+        values += len(inner)
+        characters += sum(len(each) for each in inner if isinstance(each, str))
+        level = [each for each in inner if isinstance(each, dict | list | tuple)]
+    return Size(values + characters // _CHARACTERS_OF_A_VALUE, characters, depth)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _dict(schema: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
+    value = schema.get(keyword)
+    return value if isinstance(value, dict) else {}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jsonschema_rs
 
 from leonidas_tools.json_schema.document import MAX_ARGUMENT_DEPTH
-from leonidas_tools.json_schema.errors import errors_in
 from leonidas_tools.json_schema.report import (
     PathKeys,
     SchemaProblem,
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from leonidas_tools.json_schema.document import Document
 
 MAX_EXAMINED: Final = 50
+MAX_WORK_OF_ERRORS: Final = 20_000
+"""Limit of the work of finding all errors: each copies the value that it is about."""
 _ORDER: Final = {"missing_argument": 0, "unknown_argument": 1}
 
 _Error: TypeAlias = jsonschema_rs.ValidationError
@@ -35,15 +36,25 @@ def error_in(document: Document, arguments: Any) -> ToolValidationError:
     """Return one error for all problems; missing and unknown arguments come first."""
     schema = document.schema
     known = list(schema.get("properties", {})) if isinstance(schema, Mapping) else []
-    start, errors = errors_in(document, arguments)
     found = [
-        dataclasses.replace(problem, path=(*start, *problem.path))
-        for error in errors[:MAX_EXAMINED]
-        for problem in _problems(error, () if start else known)
+        problem
+        for error in itertools.islice(_errors_in(document, arguments), MAX_EXAMINED)
+        for problem in _problems(error, known)
     ]
     distinct = {(problem.path, problem.reason): problem for problem in found}
     problems = sorted(distinct.values(), key=lambda problem: _ORDER.get(problem.code, 2))
-    return error_of(problems or [SchemaProblem(path=start, reason=say("argument_schema"))])
+    return error_of(problems or [SchemaProblem(path=(), reason=say("argument_schema"))])
+
+
+def _errors_in(document: Document, arguments: Any) -> Iterable[_Error]:
+    """Return the errors of arguments; only the first if all of them would take long to find."""
+    if document.work(arguments, with_errors=True) <= MAX_WORK_OF_ERRORS:
+        return document.validator.iter_errors(arguments)
+    try:
+        document.validator.validate(arguments)
+    except jsonschema_rs.ValidationError as error:
+        return [error]
+    return []
 
 
 def without_json(arguments: Mapping[Any, Any]) -> ToolValidationError:

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.json_schema.defaults import TooManyDefaultsError, fill_of
-from leonidas_tools.json_schema.document import MAX_ARGUMENT_DEPTH, Document, is_too_deep
+from leonidas_tools.json_schema.document import (
+    MAX_ARGUMENT_DEPTH,
+    MAX_WORK,
+    Document,
+    is_too_deep,
+)
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
@@ -42,16 +47,15 @@ class ArgumentValidator:
         {'n': 7, 'unit': 'm'}
     """
 
-    __slots__ = ("_document", "_fill", "_is_bounded", "_is_plain", "is_valid")
+    __slots__ = ("_document", "_fill", "_is_plain", "is_valid")
 
     is_valid: Callable[[Any], bool]
     """Returns whether an instance is valid, without defaults and coercion."""
 
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         self._document = document = Document(schema)
-        self.is_valid = document.validator().is_valid
+        self.is_valid = document.validator.is_valid
         self._fill = fill_of(document)
-        self._is_bounded = not document.is_recursive
         self._is_plain = not document.has_integers and self._fill is None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -63,34 +67,30 @@ class ArgumentValidator:
         if type(arguments) is not dict:
             arguments = dict(arguments)
         try:
-            if self._is_bounded or not is_too_deep(arguments):
-                if self._document.may_be_costly:
-                    self._refuse_cost(arguments)
-                valid = self.is_valid(arguments)
-                if valid and self._is_plain:
-                    return arguments
-                return self._complete(arguments) if valid else self._repair(arguments)
+            if self._document.may_be_costly:
+                self._refuse_cost(arguments)
+            valid = self.is_valid(arguments)
+            if valid and self._is_plain:
+                return arguments
+            return self._complete(arguments) if valid else self._repair(arguments)
         except UnicodeError as error:
             raise _refusal("have half a character (a lone surrogate)") from error
         except ValueError as error:  # raised by jsonschema-rs for values without a JSON form
             from leonidas_tools.json_schema.problems import without_json
 
             raise without_json(arguments) from error
-        raise _refusal(say("argument_too_deep"))
 
     def is_too_costly(self, instance: Any) -> bool:
         """Return whether validating an instance of any size would block the event loop."""
-        if not self._document.takes_work:
-            return False
-        from leonidas_tools.json_schema.errors import is_too_costly
-
-        return is_too_costly(self._document, instance)
+        return self._document.work(instance) > MAX_WORK
 
     def _refuse_cost(self, arguments: dict[str, Any]) -> None:
-        from leonidas_tools.json_schema.errors import is_too_costly
-
-        if is_too_costly(self._document, arguments):
-            raise _too_costly()
+        if self.is_too_costly(arguments):
+            if is_too_deep(arguments):
+                raise _refusal(say("argument_too_deep"))
+            raise _refusal(
+                "take too many checks by the tool's schema: give fewer or simpler values"
+            )
 
     def _complete(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return valid arguments with whole floats as integers and defaults filled in."""
@@ -106,15 +106,15 @@ class ArgumentValidator:
         if is_too_deep(arguments):
             raise _refusal(say("argument_too_deep"))
         coerced = _coerce(self._document, arguments)
-        if self._document.may_be_costly:  # a text may have become an array
-            self._refuse_cost(coerced)
+        if coerced is not arguments and self._document.may_be_costly:
+            self._refuse_cost(coerced)  # a text may have become an array
         filled = self._fill_defaults(coerced)
-        if self.is_valid(coerced):
+        if coerced is not arguments and self.is_valid(coerced):
             return filled
-        if filled is not coerced and self.is_too_costly(filled):  # a default may be of any size
-            raise _too_costly()
-        if self.is_valid(filled):
-            return filled  # some schemas require what they have a default for
+        if filled is not coerced:
+            self._refuse_cost(filled)  # a default may be of any size
+            if self.is_valid(filled):
+                return filled  # some schemas require what they have a default for
         from leonidas_tools.json_schema.problems import error_in
 
         raise error_in(self._document, coerced)
@@ -181,10 +181,6 @@ def _coerce(document: Document, arguments: dict[str, Any]) -> dict[str, Any]:
     from leonidas_tools.json_schema.coercion import coerce
 
     return cast("dict[str, Any]", coerce(document, arguments))
-
-
-def _too_costly() -> ToolValidationError:
-    return _refusal("take too many checks by the tool's schema: give fewer or simpler values")
 
 
 def _refusal(reason: str) -> ToolValidationError:
