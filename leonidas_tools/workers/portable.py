@@ -140,7 +140,7 @@ def find_function(
 
 def _load_main(kind: str, name: str, arguments: Sequence[str]) -> None:
     """Import the script of the parent under another name, as `multiprocessing` does."""
-    if "__mp_main__" in sys.modules:
+    if sys.modules["__main__"].__name__ == "__mp_main__":
         return
     sys.argv[:] = arguments
     module = ModuleType("__mp_main__")

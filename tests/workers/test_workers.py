@@ -7,6 +7,7 @@ import contextlib
 import functools
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -518,6 +519,32 @@ def test_a_function_that_another_process_cannot_find_is_refused_at_once() -> Non
     for function in (inside, lambda: None, functools.partial(inside)):
         with pytest.raises(SchemaError, match="define the function at the top level of a module"):
             AdvancedToolProcessor([Tool(function, name="inner", cpu_bound=True)])
+
+
+SCRIPT = """
+import asyncio
+from leonidas_tools import AdvancedToolProcessor, tool
+
+print("imported as", __name__)
+
+@tool(cpu_bound=True)
+def where() -> str:
+    return __name__
+
+async def main():
+    async with AdvancedToolProcessor([where]) as tools:
+        print((await tools.execute("where")).result)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def test_a_script_may_define_such_a_tool(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines() == ["imported as __main__", "__mp_main__"]
 
 
 async def test_methods_partials_and_objects_run_in_another_process() -> None:
