@@ -183,7 +183,7 @@ class WorkerProcess:
             raise _NoAnswerError
         try:
             return json.loads(self._connection.recv_bytes(max_bytes))  # type: ignore[no-any-return]
-        except EOFError:
+        except (EOFError, ConnectionResetError):  # it has ended before it read the request
             raise _NoAnswerError from None
         except (OSError, RecursionError, ValueError):
             raise ProcessDiedError from None

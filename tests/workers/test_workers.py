@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import contextlib
+import fcntl
 import functools
 import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from contextvars import ContextVar
@@ -489,6 +492,25 @@ async def test_a_process_that_died_while_idle_is_replaced_unnoticed() -> None:
         os.kill(pid, signal.SIGKILL)
         await until(lambda: not is_alive(pid) or is_zombie(pid))
         assert (await tools.execute("add", {"a": 1, "b": 2})).result == 3
+
+
+async def test_a_call_that_a_dying_process_never_read_runs_in_another() -> None:
+    add = slow_sums.add.with_options(effect="once")
+    async with tools_of(slow_sums.which_process, add, policies={"processes": 1}) as tools:
+        pid = (await tools.execute("which_process")).result
+        os.kill(pid, signal.SIGSTOP)  # reads nothing from here on
+        call = begin(tools, "add", a=1, b=2)
+        await until(lambda: is_sent(tools))
+        os.kill(pid, signal.SIGKILL)
+        assert await ended(call) == [3]
+
+
+def is_sent(tools: AdvancedToolProcessor) -> bool:
+    """Return whether the only worker process has not read its request."""
+    (process,) = tools.executor.workers.processes._all
+    unread = array.array("i", [0])
+    fcntl.ioctl(process._connection.fileno(), termios.TIOCOUTQ, unread)
+    return unread[0] > 0
 
 
 def is_zombie(process: int) -> bool:
