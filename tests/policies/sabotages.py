@@ -73,7 +73,7 @@ def starts_a_process_and_dies(file: str) -> None:
     if process == 0:
         Path(file).write_text(str(os.getpid()), encoding="utf-8")
         time.sleep(60)
-    while not Path(file).exists():
+    while not Path(file).exists() or not Path(file).stat().st_size:
         time.sleep(0.001)
     os._exit(3)
 

@@ -498,11 +498,17 @@ async def test_a_call_that_a_dying_process_never_read_runs_in_another() -> None:
     add = slow_sums.add.with_options(effect="once")
     async with tools_of(slow_sums.which_process, add, policies={"processes": 1}) as tools:
         pid = (await tools.execute("which_process")).result
-        os.kill(pid, signal.SIGSTOP)  # reads nothing from here on
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: is_stopped(pid))  # reads nothing from here on
         call = begin(tools, "add", a=1, b=2)
         await until(lambda: is_sent(tools))
         os.kill(pid, signal.SIGKILL)
         assert await ended(call) == [3]
+
+
+def is_stopped(process: int) -> bool:
+    threads = Path(f"/proc/{process}/task").glob("*/stat")
+    return all(") T " in each.read_text(encoding="utf-8") for each in threads)
 
 
 def is_sent(tools: AdvancedToolProcessor) -> bool:
