@@ -1,6 +1,7 @@
 """`leonidas run`: a conversation with tools, shown as it happens."""
 
 import math
+import shutil
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -30,8 +31,8 @@ _NEXT_STEPS = (
     "",
     "What next: write functions with @tool into my_tools.py, and `toolboxes: [my_tools]` into",
     "tools.yaml, both in one folder. There,",
-    "  leonidas tools call NAME   calls one of them",
-    "  leonidas --help            lists all commands",
+    "  {program} tools call NAME   calls one of them",
+    "  {program} --help            lists all commands",
 )
 
 
@@ -105,8 +106,10 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
 def _tell_next_steps() -> None:
     from leonidas_tools.cli import terminal
 
+    installed = Path(sys.executable).with_name("leonidas")  # the environment may not be active
+    program = "leonidas" if shutil.which("leonidas") else installed
     for line in _NEXT_STEPS:
-        terminal.say(line)
+        terminal.say(line.format(program=program))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

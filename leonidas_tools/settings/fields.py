@@ -257,6 +257,18 @@ OptionalCount = Annotated[
     _ALWAYS_HOLDS,
     WithJsonSchema(_number_schema("integer", minimum=1)),
 ]
+LimitOrNone = Annotated[
+    _FromOne | None,
+    BeforeValidator(number),
+    BeforeValidator(off_as_none),
+    WithJsonSchema(_add_off(_number_schema("integer", minimum=1))),
+]
+CostOrNone = Annotated[
+    _Positive | None,
+    BeforeValidator(number),
+    BeforeValidator(off_as_none),
+    WithJsonSchema(_add_off(_number_schema("number", exclusiveMinimum=0))),
+]
 CountOrOff = Annotated[
     _FromOne | None,
     BeforeValidator(number),

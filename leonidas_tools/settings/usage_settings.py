@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from leonidas_tools.settings.fields import Name, OptionalCount, Share, mapping, number
+from leonidas_tools.settings.fields import CostOrNone, LimitOrNone, Name, Share, mapping, number
 from leonidas_tools.settings.model import SettingsModel
 
 _MILLION = 1_000_000
@@ -46,8 +46,8 @@ class UsageLimit(SettingsModel):
         cost: The maximum cost, in `usage.currency`; it needs prices.
     """
 
-    tokens: OptionalCount = None
-    cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    tokens: LimitOrNone = None
+    cost: CostOrNone = None
 
 
 class UsageSettings(SettingsModel):

@@ -213,7 +213,8 @@ FAILING = {
         {"command": "no-such-python -m mcp_server_time"},
         "command",
         "'no-such-python -m mcp_server_time' was not found on PATH: ",
-        "a command is one word: put the arguments under `args`",
+        "a command line is split, but no shell runs it: "
+        "check its quotes, and set variables under `env`",
     ),
     "the directory is missing": (
         {"command": SH, "cwd": "/no/such"},

@@ -56,8 +56,8 @@ def test_the_demo_plays_from_any_folder_with_its_mcp_server(started):
     assert "\n4 calls: 4 answered once, 0 cancelled; passed\n" in finished.stdout
     assert finished.stdout.count("\nspilled: the result was too long; ") == 1
     next_steps = finished.stdout.rpartition("passed")[2]
-    assert "\n  leonidas tools call NAME " in next_steps
-    assert next_steps.endswith("\n  leonidas --help            lists all commands\n")
+    assert "leonidas tools call NAME " in next_steps
+    assert next_steps.endswith("leonidas --help            lists all commands\n")
     # A busy machine may hold the event loop, which is logged and not what is tested here.
     told = [line for line in finished.stderr.splitlines() if "blocked the event loop" not in line]
     assert told == ["Starting MCP servers: time"]

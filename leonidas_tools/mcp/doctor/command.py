@@ -64,7 +64,10 @@ def _command(settings: MCPServerSettings) -> CheckResult:
     name = Path(command).name.lower()
     missing = f"{command!r} was not found on PATH: {path}"
     if any(character.isspace() for character in command):
-        hint = "a command is one word: put the arguments under `args`"
+        hint = (
+            "a command line is split, but no shell runs it: check its quotes, and set variables "
+            "under `env`"
+        )
     else:
         hint = _INSTALL.get(name, "install it, or write its full path")
     return failed("command", missing, hint)
