@@ -213,8 +213,10 @@ FAILING = {
         {"command": "no-such-python -m mcp_server_time"},
         "command",
         "'no-such-python -m mcp_server_time' was not found on PATH: ",
-        "a command line is split, but no shell runs it: "
-        "check its quotes, and set variables under `env`",
+        (
+            "a command line is split, but no shell runs it: "
+            "check its quotes, and set variables under `env`"
+        ),
     ),
     "the directory is missing": (
         {"command": SH, "cwd": "/no/such"},
