@@ -286,7 +286,7 @@ class MCPServer:
     async def _call(
         self, tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
     ) -> ToolResult:
-        paused = self._ongoing.paused(context)
+        paused = self._ongoing.take_paused(context)
         if paused is not None:
             return await paused.resume(context)
         connection = await self._ensure_connected()

@@ -14,9 +14,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp.calls.call import ServerCall
 from leonidas_tools.mcp.connection.connection import MCPConnection
-from leonidas_tools.mcp.doctor.address import elsewhere, may_be_elsewhere, needs_login, on_the_way
+from leonidas_tools.mcp.doctor.address import (
+    check_address,
+    find_server,
+    is_wrong_path,
+    needs_login,
+)
 from leonidas_tools.mcp.doctor.check_result import CheckResult, failed, note, ok
-from leonidas_tools.mcp.doctor.command import before_start, hint_for
+from leonidas_tools.mcp.doctor.command import check_before_start, hint_for
 from leonidas_tools.mcp.listing.definitions import DefinitionReader, definition_of
 from leonidas_tools.mcp.transport.reasons import root_error, with_place
 from leonidas_tools.mcp.trust.pins import Pins, PinsError, identity_of
@@ -54,19 +59,19 @@ async def examine(
     """
     if not settings.enabled:
         report(note("settings", "it is disabled", "set `enabled: true` to enable it"))
-    async for finding in _before(settings):
+    async for finding in _check_before_connecting(settings):
         report(finding)
         if finding.outcome == "failed":
             return False
     return await _Examination(name, settings, report).run(before_call if call else None)
 
 
-async def _before(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
+async def _check_before_connecting(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
     if settings.command is None:
-        async for finding in on_the_way(settings):
+        async for finding in check_address(settings):
             yield finding
     else:
-        for finding in before_start(settings):
+        for finding in check_before_start(settings):
             yield finding
 
 
@@ -216,8 +221,8 @@ class _Examination:
             )
             return failed(self._step, reason + output, hint)
         message, _, hint = reason.partition("; ")
-        if not gave_up and may_be_elsewhere(error):
-            other = await elsewhere(settings)
+        if not gave_up and is_wrong_path(error):
+            other = await find_server(settings)
             if other is not None:
                 hint = f"an MCP server responds at {other}: set that url"
         if needs_login(error):

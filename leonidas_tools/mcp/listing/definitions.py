@@ -110,8 +110,8 @@ class DefinitionReader:
             tools = await self._build_tools(settings, used, definitions, report)
             if settings is self.settings:  # otherwise, the settings have changed meanwhile
                 self._warn([*repeated, *too_many])
-                report.after(self.report)
-                report.tell(self._server, self.report)
+                report.find_news(self.report)
+                report.log(self._server, self.report)
                 self.report = report
                 return tools
 
