@@ -149,7 +149,7 @@ class _Choice:
     def __init__(self, schema: Any, value: Any, name: str) -> None:
         self._options = [(each, name) for each, name in options_of(schema) if _is_nameable(each)]
         self._default = schema.get("default")
-        self._called = tuple(words_of(name.replace("_", " ")))
+        self._field_name = tuple(words_of(name.replace("_", " ")))
         self._value = value
         each = value if isinstance(value, list) else [value]
         self.chosen = [one for one in each if _is_nameable(one)]
@@ -176,11 +176,11 @@ class _Choice:
 
     def _is_named_otherwise(self, heard: Sequence[str]) -> bool:
         """Return whether the name of the property is said before an option that is not chosen."""
-        size = len(self._called)
+        size = len(self._field_name)
         return any(
             value not in self.chosen
             and start >= size
-            and tuple(heard[start - size : start]) == self._called
+            and tuple(heard[start - size : start]) == self._field_name
             for value, (start, _) in self._find_options(heard)
         )
 

@@ -235,7 +235,7 @@ class MCPServer:
             self._connection = None
             self._set(ServerState.STARTING)
         else:
-            self._on_down(connection.why(None), connection.last_output)
+            self._on_down(connection.explain(None), connection.last_output)
 
     def _handle_failure(
         self, connection: MCPConnection, error: Exception, ready_seconds: float
@@ -247,7 +247,7 @@ class MCPServer:
             self._discovers = not (self._discovers and connection.needs_initialize)
             if not self._discovers:
                 return None
-        self._on_down(connection.why(error), connection.last_output)
+        self._on_down(connection.explain(error), connection.last_output)
         return ready_seconds
 
     async def _list(self, connection: MCPConnection) -> None:

@@ -208,7 +208,7 @@ class _Examination:
     async def _explain(self, error: Exception, *, gave_up: bool) -> CheckResult:
         settings, connection = self._settings, self._connection
         # After the timeout, the end of the server is a consequence, not the reason.
-        reason = with_place(say("mcp_late"), settings.url) if gave_up else connection.why(error)
+        reason = with_place(say("mcp_late"), settings.url) if gave_up else connection.explain(error)
         if settings.command is not None:
             is_late = connection.lost is None and isinstance(root_error(error), TimeoutError)
             output = connection.last_output
