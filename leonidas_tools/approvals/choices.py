@@ -49,8 +49,8 @@ def options_of(schema: Any) -> Iterator[tuple[Any, str]]:
     names = schema.get("enumNames")
     values = schema.get("enum")
     if isinstance(values, list):
-        told = names if isinstance(names, list) and len(names) == len(values) else values
-        yield from ((value, str(name)) for value, name in zip(values, told, strict=True))
+        shown = names if isinstance(names, list) and len(names) == len(values) else values
+        yield from ((value, str(name)) for value, name in zip(values, shown, strict=True))
     for key in ("oneOf", "anyOf"):
         each = schema.get(key)
         for option in each if isinstance(each, list) else ():
@@ -62,15 +62,15 @@ def options_of(schema: Any) -> Iterator[tuple[Any, str]]:
 
 
 def are_chosen(
-    schema: Mapping[str, Any], given: Mapping[str, Any], said: Sequence[str], asked: str
+    schema: Mapping[str, Any], given: Mapping[str, Any], utterances: Sequence[str], question: str
 ) -> bool:
     """Return whether the user has named each choice that the model reports, and no other.
 
     Args:
         schema: The schema of the answer.
         given: The values by name.
-        said: The user's utterances since the question was asked.
-        asked: The words with which the model asked. An option can be named by its number only if
+        utterances: What the user has said since the question was asked.
+        question: The words with which the model asked. An option can be named by its number only if
             these words name all options in order.
 
     Example:
@@ -79,31 +79,33 @@ def are_chosen(
         ...     "The large one, please.", "The second one.", "Small.", "Not large.", "Yes.")]
         [True, True, False, False, False]
     """
-    heard = [word for each in said for word in (*words_of(each), _END)]
-    fields = [
+    properties = properties_of(schema)
+    choices = [
         _Choice(each, given[name], name)
-        for name, each in properties_of(schema).items()
+        for name, each in properties.items()
         if name in given and _has_options(each)
     ]
+    if not choices or (len(choices) == 1 and choices[0].is_numbered(utterances, question)):
+        return True
+    heard = [word for each in utterances for word in (*words_of(each), _END)]
     left = heard
-    for field in fields:
-        left = field.remove_options(left)
-    is_whole = left != heard and not any(
-        _takes_text(each) and _is_given(each, given.get(name))
-        for name, each in properties_of(schema).items()
+    for choice in choices:
+        left = choice.remove_options(left)
+    has_text = any(
+        _takes_text(each) and _is_given(each, given.get(name)) for name, each in properties.items()
     )
-    is_clear = all(map(is_complete, said)) and lexicon().is_firm(left, is_whole=is_whole)
-    if fields and not is_clear:
-        return len(fields) == 1 and fields[0].is_numbered(said, asked)
-    others = [value for field in fields for value in field.chosen]
-    return all(
-        field.is_named(heard, others) or (len(fields) == 1 and field.is_numbered(said, asked))
-        for field in fields
+    # Words that are unknown may belong to a text among the values.
+    is_firm = lexicon().is_firm(left, is_whole=left != heard and not has_text)
+    chosen = [value for choice in choices for value in choice.chosen]
+    return (
+        is_firm
+        and all(map(is_complete, utterances))
+        and all(choice.is_named(heard, chosen) for choice in choices)
     )
 
 
 def are_numbers_said(
-    schema: Mapping[str, Any], given: Mapping[str, Any], said: Sequence[str]
+    schema: Mapping[str, Any], given: Mapping[str, Any], utterances: Sequence[str]
 ) -> bool:
     """Return whether the user has said each number that the model reports.
 
@@ -125,7 +127,7 @@ def are_numbers_said(
         for one in value if isinstance(value, list) else [value]:
             if not isinstance(one, int | float) or isinstance(one, bool):
                 continue
-            heard = numbers_in(" . ".join(said)) if heard is None else heard
+            heard = numbers_in(" . ".join(utterances)) if heard is None else heard
             if abs(Decimal(str(one))) not in heard:
                 return False
     return True
@@ -147,7 +149,7 @@ class _Choice:
     def __init__(self, schema: Any, value: Any, name: str) -> None:
         self._options = [(each, name) for each, name in options_of(schema) if _is_nameable(each)]
         self._default = schema.get("default")
-        self._called = tuple(words_of(name.replace("_", " ")))
+        self._field_name = tuple(words_of(name.replace("_", " ")))
         self._value = value
         each = value if isinstance(value, list) else [value]
         self.chosen = [one for one in each if _is_nameable(one)]
@@ -156,10 +158,10 @@ class _Choice:
             key=lambda each: -len(each[0]),
         )
 
-    def is_named(self, heard: Sequence[str], others: Sequence[Any]) -> bool:
+    def is_named(self, heard: Sequence[str], chosen: Sequence[Any]) -> bool:
         """Return whether the words name the chosen values, and no other option.
 
-        `others` are the chosen values of all properties. A server's default needs no utterance.
+        `chosen` are the values of all properties. A server's default needs no utterance.
         """
         named = list(dict.fromkeys(value for value, _ in self._find_options(heard)))
         if self._is_named_otherwise(heard):
@@ -170,26 +172,26 @@ class _Choice:
             return set(named) == set(self.chosen)
         options = [value for value, _ in self._options]
         # Only the order distinguishes two values of one kind.
-        return named == list(dict.fromkeys(each for each in others if each in options))
+        return named == list(dict.fromkeys(each for each in chosen if each in options))
 
     def _is_named_otherwise(self, heard: Sequence[str]) -> bool:
         """Return whether the name of the property is said before an option that is not chosen."""
-        size = len(self._called)
+        size = len(self._field_name)
         return any(
             value not in self.chosen
             and start >= size
-            and tuple(heard[start - size : start]) == self._called
+            and tuple(heard[start - size : start]) == self._field_name
             for value, (start, _) in self._find_options(heard)
         )
 
-    def is_numbered(self, said: Sequence[str], asked: str) -> bool:
+    def is_numbered(self, utterances: Sequence[str], question: str) -> bool:
         """Return whether the user has said only the number of the one chosen option."""
-        words = [word for clause in clauses_of(asked) for word in (*clause, _END)]
-        told = list(dict.fromkeys(value for value, _ in self._find_options(words)))
+        words = [word for clause in clauses_of(question) for word in (*clause, _END)]
+        offered = list(dict.fromkeys(value for value, _ in self._find_options(words)))
         values = [value for value, _ in self._options]
-        if told != values or len(said) != 1 or len(self.chosen) != 1:
+        if offered != values or len(utterances) != 1 or len(self.chosen) != 1:
             return False
-        phrases = lexicon().phrases(said[0])
+        phrases = lexicon().phrases(utterances[0])
         named = [word for each in phrases if each.kind is not Kind.POLITE for word in each.words]
         numeric = any(str(value).strip("-").isdecimal() for value in values)
         numbered = _phrases_for(values.index(self.chosen[0]), numeric=numeric)

@@ -334,31 +334,37 @@ class Lexicon:
 
 
 class _Question:
-    """The words of a question that a yes may repeat."""
+    """The words of a question that a yes may repeat, by their indexes.
+
+    In "Delete order 5 of Ana?", the verb is "delete", the values are "5" and "Ana", and "order" is
+    an object: a noun between the verb and the first value.
+    """
 
     def __init__(self, lexicon: Lexicon, text: str, values: Sequence[str] | None) -> None:
         self._lexicon = lexicon
         self._words = words_of(text)
+        self._values: set[int] = set() if values is None else _places(self._words, values)
         idle = lexicon.links | lexicon.asking
-        own = set(range(len(self._words)))
-        self._values = _places(self._words, values) if values is not None else set()
-        acts = [at for at in sorted(own - self._values) if self._words[at] not in idle]
-        is_last = not lexicon.verb_last.isdisjoint(self._words)
-        verbs = [self._words[at] for at in (acts[-1:] if is_last else acts[:2])]
-        self._verbs = verbs if all(map(is_wide, verbs)) else verbs[:1]  # "发送" is one verb
-        self._verbs = [verb for verb in self._verbs if not is_number(verb)]
-        self._nouns = {at for at in acts if self._words[at] not in self._verbs}
+        contents = [
+            at for at, word in enumerate(self._words) if at not in self._values and word not in idle
+        ]
+        is_verb_last = not lexicon.verb_last.isdisjoint(self._words)
+        verbs = [self._words[at] for at in (contents[-1:] if is_verb_last else contents[:2])]
+        verbs = verbs if all(map(is_wide, verbs)) else verbs[:1]  # "发送" is one verb
+        self._verbs = [verb for verb in verbs if not is_number(verb)]
+        self._nouns = {at for at in contents if self._words[at] not in self._verbs}
         if values is None:
             self._values = self._nouns
-        self._objects = {at for at in self._nouns if at < min(self._values, default=at)}
+        ends = accumulate(map(len, clauses_of(text)))
+        # The end of the clause with the verb.
+        self._end = next((end for end in ends if contents and end > contents[0]), len(self._words))
+        objects_end = min(self._end, *self._values) if self._values else 0
+        self._objects = {at for at in self._nouns if at < objects_end}
         self._is_list = not lexicon.joins.isdisjoint(
             word for at, word in enumerate(self._words) if at not in self._values
         )
-        ends = accumulate(map(len, clauses_of(text)))
-        self._act_end = next((end for end in ends if acts and end > acts[0]), len(self._words))
-        self._objects.intersection_update(range(self._act_end))
-        act = [self._words[at] for at in self._nouns - self._values if at < self._act_end]
-        if any(lexicon.stops([word]) or risky_word(word) for word in act):
+        acts = (self._words[at] for at in self._nouns - self._values if at < self._end)
+        if any(lexicon.stops([word]) or risky_word(word) for word in acts):
             self._verbs = []  # "order cancel": "Yes, order it." would mean the opposite
         self.stops = lexicon.stops(self._verbs)
         """Whether the question asks to stop or refuse something."""
@@ -366,20 +372,20 @@ class _Question:
     def is_repeated_by(self, words: Sequence[str]) -> bool:
         """Return whether words repeat the question's verb, or all that it names, in order."""
         rest = self._without_verb(words)
-        said = self._lexicon.contents_of(rest)
-        if said is None:
+        named = self._lexicon.contents_of(rest)
+        if named is None:
             return False
         places: list[int] = []
-        for word in said:
+        for word in named:
             after = places[-1] + 1 if places else 0
             if word not in self._words[after:]:
                 return False
             places.append(self._words.index(word, after))
-        has_verb = len(rest) < len(words) or any(map(is_wide, said))  # of any place in Chinese
+        has_verb = len(rest) < len(words) or any(map(is_wide, named))  # of any place in Chinese
         if not self._values.isdisjoint(places):
             # "Okay, order 5" does not agree to "delete order 5".
             return self._values.issubset(places) and (has_verb or self._objects.isdisjoint(places))
-        is_part = bool(places) and (self._is_list or places[-1] >= self._act_end)
+        is_part = bool(places) and (self._is_list or places[-1] >= self._end)
         return has_verb and (not is_part or self._nouns.issubset(places))
 
     def _without_verb(self, words: Sequence[str]) -> list[str]:

@@ -106,6 +106,7 @@ _NUMERALS = """
 """
 _SCALES = {"hundred": 100, "thousand": 1000, "mil": 1000, "million": 10**6, "milhão": 10**6,
            "milhões": 10**6, "billion": 10**9}  # fmt: skip
+_AND = frozenset({"and", "e"})
 _ZH = {**{c: i for i, c in enumerate("零一二三四五六七八九")}, "两": 2, "兩": 2, "〇": 0}  # noqa: RUF001 - the Chinese zero
 _ZH_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8}
 
@@ -118,33 +119,25 @@ def _number_words() -> dict[str, int]:
 
 def _with_numbers(tokens: list[str]) -> list[str]:
     """Replace numbers in words by digits; join ambiguous ones to a token without a match."""
-    words, found, i = _number_words(), [], 0
-    while i < len(tokens):
-        end = i
-        while end < len(tokens) and (
-            tokens[end] in words
-            or (end > i and tokens[end] in _SCALES)
-            or (tokens[end] == "mil" and end == i)
-            or (end > i and tokens[end] in {"and", "e"} and end + 1 < len(tokens)
-                and (tokens[end + 1] in words))
-        ):  # fmt: skip
-            end += 1
-        if end > i:
-            found.append(_parse_spelled(tokens[i:end], words))
-            i = end
-            continue
-        while end < len(tokens) and (tokens[end] in _ZH or tokens[end] in _ZH_SCALES):
-            end += 1
-        if end > i:
-            found.append(_parse_spelled_zh(tokens[i:end]))
-            i = end
-            continue
-        scale = _SCALES.get(tokens[i])
-        if scale and found and found[-1].startswith("#"):  # "20 thousand"
-            found[-1] = _number(Decimal(found[-1][1:]) * scale)
+    numerals, found, end = _number_words(), [], 0
+    while (start := end) < len(tokens):
+        word, end = tokens[start], start + 1
+        if word in numerals or word == "mil":
+            while end < len(tokens) and (
+                tokens[end] in numerals
+                or tokens[end] in _SCALES
+                or (tokens[end] in _AND and numerals.keys() & tokens[end + 1 : end + 2])
+            ):
+                end += 1
+            found.append(_parse_spelled(tokens[start:end], numerals))
+        elif word in _ZH or word in _ZH_SCALES:
+            while end < len(tokens) and (tokens[end] in _ZH or tokens[end] in _ZH_SCALES):
+                end += 1
+            found.append(_parse_spelled_zh(tokens[start:end]))
+        elif word in _SCALES and found and found[-1].startswith("#"):  # "20 thousand"
+            found[-1] = _number(Decimal(found[-1][1:]) * _SCALES[word])
         else:
-            found.append(tokens[i])
-        i += 1
+            found.append(word)
     return found
 
 
@@ -153,7 +146,7 @@ def _parse_spelled(tokens: Sequence[str], words: Mapping[str, int]) -> str:
     total = current = 0
     room = 10**12
     for token in tokens:
-        if token in {"and", "e"}:
+        if token in _AND:
             continue
         value = _SCALES.get(token)
         if value is None:

@@ -41,7 +41,7 @@ _INSTRUCTION: Final = (
 _SAY: Final = f"Say only the word {_WORD}."
 _LEVELS: Final = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 _FILES: Final = ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain")
-_MAX_AT_ONCE: Final = 3  # concurrent sessions
+_MAX_SESSIONS: Final = 3  # at once
 _MAX_REASON_LENGTH: Final = 200
 _MAX_TEXT_LENGTH: Final = 1000
 _MAX_CALLS: Final = 16
@@ -71,8 +71,8 @@ class UnmeasuredError(Exception):
     """Raised if a fact cannot be judged; the message is the reason."""
 
 
-_UNJUDGED: Final = (UnmeasuredError, TypeError, ValueError)
-"""The last two are raised by google-genai for what it does not send to this server."""
+_UNMEASURED: Final = (UnmeasuredError, TypeError, ValueError)
+"""google-genai raises the last two for a field that it does not send to this server."""
 
 
 class Probe:
@@ -91,7 +91,7 @@ class Probe:
         self._client, self._model = client, model
         self._bounds, self._on_finding = bounds, on_finding
         self._deadline = 0.0
-        self._slots = asyncio.Semaphore(_MAX_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_SESSIONS)
 
     async def run(self) -> None:
         """Measure all facts; a fact that cannot be measured gets the most careful value.
@@ -113,7 +113,7 @@ class Probe:
             try:
                 async with asyncio.timeout_at(min(self._deadline, latest)):
                     finding = await FACTS[field](self)
-            except (*connection.LOST, GoogleAuthError, *_UNJUDGED) as error:
+            except (*connection.LOST, GoogleAuthError, *_UNMEASURED) as error:
                 reason = connection.message_of(error)[:_MAX_REASON_LENGTH] or "the time is over"
                 careful = getattr(find_profile(UNKNOWN), field)
                 finding = Finding(value=careful, evidence=reason, measured=False)
@@ -159,7 +159,7 @@ class Probe:
         use: Callable[[_Talk], Awaitable[None]] | None = None,
         **setup: Any,
     ) -> Finding:
-        """Return whether a session with such a setup, or what `use` does in it, is accepted."""
+        """Return whether a session with this setup, and its use by `use`, is accepted."""
         try:
             async with self.open(*functions, **setup) as talk:
                 await (use or _Talk.reply)(talk)
@@ -210,18 +210,18 @@ class _Talk:
         self.is_cancelled = self.is_cancelled or message.tool_call_cancellation is not None
         self.calls.extend((message.tool_call and message.tool_call.function_calls) or ())
         if message.server_content is not None:
-            self._note(message.server_content)
+            self._receive_content(message.server_content)
         self._changed.set()
 
-    def _note(self, content: types.LiveServerContent) -> None:
+    def _receive_content(self, content: types.LiveServerContent) -> None:
         parts = (content.model_turn and content.model_turn.parts) or ()
         self.calls.extend(part.function_call for part in parts if part.function_call)
-        said = (content.output_transcription and content.output_transcription.text) or ""
-        self.spoken = (self.spoken + "".join(said.split()).casefold())[-_MAX_TEXT_LENGTH:]
-        if said or any(not part.thought and not part.function_call for part in parts):
+        text = (content.output_transcription and content.output_transcription.text) or ""
+        self.spoken = (self.spoken + "".join(text.split()).casefold())[-_MAX_TEXT_LENGTH:]
+        if text or any(not part.thought and not part.function_call for part in parts):
             self.has_replied = True
-        goes_on = content.interaction_status is types.InteractionStatus.IN_PROGRESS
-        if content.turn_complete and self.has_replied and not goes_on:
+        in_progress = content.interaction_status is types.InteractionStatus.IN_PROGRESS
+        if content.turn_complete and self.has_replied and not in_progress:
             self.is_turn_over = True
 
     def receive_audio(self, parts: Sequence[ProcessorPart]) -> None:
@@ -280,7 +280,7 @@ class _Talk:
         await self.expect(lambda: _RESULT in self.spoken, "the result was not spoken")
 
 
-def _function(name: str = _FUNCTION, **fields: Any) -> types.FunctionDeclaration:
+def _declare(name: str = _FUNCTION, **fields: Any) -> types.FunctionDeclaration:
     return types.FunctionDeclaration(name=name, description="Returns a word.", **fields)
 
 
@@ -289,16 +289,16 @@ async def _try_async(probe: Probe, use: Callable[[_Talk], Awaitable[None]]) -> F
     behavior = types.Behavior.NON_BLOCKING if probe.measured("behavior_field") else None
     if behavior is None and probe.measured("default_behavior") is ToolBehavior.BLOCKING:
         return Finding(value=False, evidence="no function can be NON_BLOCKING")
-    return await probe.try_out(_function(behavior=behavior), use=use)
+    return await probe.try_out(_declare(behavior=behavior), use=use)
 
 
 def _summarize(tried: Mapping[Any, Finding]) -> Finding:
-    """Return which of some features are supported, and why the others are not."""
+    """Return the supported ones of some features, and the reasons why the others are not."""
     refused: dict[str, list[str]] = {}
     for name, each in tried.items():
         if not each.value:
             refused.setdefault(each.evidence, []).append(name)
-    evidence = "; ".join(f"{', '.join(names)}: {why}" for why, names in refused.items())
+    evidence = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in refused.items())
     value = frozenset(name for name, each in tried.items() if each.value)
     return Finding(value=value, evidence=evidence or "all are accepted")
 
@@ -323,7 +323,7 @@ async def _find_thinking_levels(probe: Probe) -> Finding:
 async def _find_behaviors(probe: Probe) -> Finding:
     """Declare a function with each behavior."""
     return _summarize(
-        {each: await probe.try_out(_function(behavior=each.value)) for each in ToolBehavior}
+        {each: await probe.try_out(_declare(behavior=each.value)) for each in ToolBehavior}
     )
 
 
@@ -338,7 +338,7 @@ async def _find_default_behavior(probe: Probe) -> Finding:
     behaviors = probe.findings["behaviors"]
     if behaviors.measured and len(behaviors.value) == 1:
         return Finding(value=min(behaviors.value), evidence="no other behavior is accepted")
-    async with probe.open(_function()) as talk:
+    async with probe.open(_declare()) as talk:
         await talk.call()
         await talk.type()
         await talk.wait(lambda: _WORD in talk.spoken or talk.is_cancelled)
@@ -382,13 +382,11 @@ async def _find_context_update(probe: Probe) -> Finding:
 
     async def use(talk: _Talk) -> None:
         await talk.reply()
-        tools: types.ToolListUnion = [
-            types.Tool(function_declarations=[_function(_OTHER_FUNCTION)])
-        ]
+        tools: types.ToolListUnion = [types.Tool(function_declarations=[_declare(_OTHER_FUNCTION)])]
         await talk.send(lambda session: session.send_context_update(tools=tools))
         await talk.call(_OTHER_FUNCTION)
 
-    return await probe.try_out(_function(), use=use)
+    return await probe.try_out(_declare(), use=use)
 
 
 async def _find_json_schema(probe: Probe) -> Finding:
@@ -399,7 +397,7 @@ async def _find_json_schema(probe: Probe) -> Finding:
     async def use(talk: _Talk) -> None:
         calls.append(await talk.call())
 
-    found = await probe.try_out(_function(parameters_json_schema=schema), use=use)
+    found = await probe.try_out(_declare(parameters_json_schema=schema), use=use)
     if all("word" in (call.args or {}) for call in calls):
         return found
     return Finding(value=False, evidence="accepted, but called without arguments")
@@ -409,14 +407,14 @@ async def _find_response_media(probe: Probe) -> Finding:
     """Respond with a file of each type."""
     tried = {}
     for kind in _FILES:
-        blob = types.FunctionResponseBlob(mime_type=kind, data=_file(kind))
+        blob = types.FunctionResponseBlob(mime_type=kind, data=_build_file(kind))
         parts = [types.FunctionResponsePart(inline_data=blob)]
         use = functools.partial(_Talk.respond_and_listen, parts=parts)
-        tried[kind] = await probe.try_out(_function(), use=use)
+        tried[kind] = await probe.try_out(_declare(), use=use)
     return _summarize(tried)
 
 
-def _file(kind: str) -> bytes:
+def _build_file(kind: str) -> bytes:
     """Return a small file of a type."""
     if kind == "text/plain":
         return _WORD.encode()
@@ -438,11 +436,11 @@ async def _find_session_resumption(probe: Probe) -> Finding:
 
 async def _find_answers_lost_calls(probe: Probe) -> Finding:
     """Leave a session while a call is unanswered, and type in the resumed one."""
-    async with probe.open(_function(), session_resumption={}) as talk:
+    async with probe.open(_declare(), session_resumption={}) as talk:
         await talk.reply()
         await talk.expect(lambda: talk.handle, "no handle")
         await talk.call()
-    async with probe.open(_function(), session_resumption={"handle": talk.handle}) as resumed:
+    async with probe.open(_declare(), session_resumption={"handle": talk.handle}) as resumed:
         await resumed.type()
         if await resumed.wait(lambda: resumed.has_replied):
             return Finding(value=False, evidence="the first turn after the resume was answered")

@@ -23,18 +23,14 @@ from leonidas_tools.settings.problem import DocumentError, Problem, SettingsDocu
 from leonidas_tools.tools.metadata import ToolBehavior
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from leonidas_tools.settings.watch import WatchedSettings
 
 logger = visible_logger(__name__)
-Behavior = Annotated[
-    ToolBehavior, BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
-]
-ThinkingLevel = Annotated[
-    Literal["MINIMAL", "LOW", "MEDIUM", "HIGH"],
-    BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value),
-]
+_ANY_CASE = BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
+Behavior = Annotated[ToolBehavior, _ANY_CASE]
+ThinkingLevel = Annotated[Literal["MINIMAL", "LOW", "MEDIUM", "HIGH"], _ANY_CASE]
 _LIKE = "like"
 UNKNOWN = "unknown"
 """Name of the profile for models that no other profile fits."""
@@ -208,14 +204,11 @@ def find_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> M
     for profile in available:
         if profile.name == name:
             return profile
-    raise ConfigurationError(_unknown_profile_error(name, available))
-
-
-def _unknown_profile_error(name: str, available: Iterable[ModelProfile]) -> str:
     names = [profile.name for profile in available]
     near = closest(name, names)
     hint = f"did you mean {near!r}? There" if near else "there"
-    return f"there is no profile {name!r}; {hint} are {', '.join(map(repr, names))}"
+    known = ", ".join(map(repr, names))
+    raise ConfigurationError(f"there is no profile {name!r}; {hint} are {known}")
 
 
 @functools.cache
@@ -237,7 +230,7 @@ def _read(text: str, file: Path, known: Sequence[ModelProfile]) -> list[ModelPro
         problems.append(Problem("should be a mapping of names to profiles"))
     profiles: list[ModelProfile] = []
     for name, entry in document.data.items() if not problems else ():
-        profile, found = _profile(name, entry, [*profiles, *known])
+        profile, found = _parse_profile(name, entry, [*profiles, *known])
         problems += found
         profiles += [profile] if profile is not None else []
     if problems:
@@ -245,7 +238,7 @@ def _read(text: str, file: Path, known: Sequence[ModelProfile]) -> list[ModelPro
     return profiles
 
 
-def _profile(
+def _parse_profile(
     name: str, entry: Any, known: Sequence[ModelProfile]
 ) -> tuple[ModelProfile | None, list[Problem]]:
     """Return one profile, or the problems of its entry."""
@@ -272,8 +265,8 @@ def _profile(
 def _inherit_fields(base: ModelProfile, own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a profile inherits, and the sources of all its fields."""
     fields = {key: value for key, value in base.model_dump().items() if key not in own}
-    said = own.get("sources", {})
-    if isinstance(said, Mapping):
-        kept = {field: source for field, source in base.sources.items() if field not in own}
-        fields["sources"] = {**kept, **said}
+    sources = own.get("sources", {})
+    if isinstance(sources, Mapping):
+        inherited = {field: source for field, source in base.sources.items() if field not in own}
+        fields["sources"] = {**inherited, **sources}
     return fields

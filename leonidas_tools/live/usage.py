@@ -56,9 +56,12 @@ class Usage:
     def from_metadata(cls, metadata: object) -> Self:
         """Return the counts of `usage_metadata` as JSON; a value that is no count is 0."""
         given = metadata if isinstance(metadata, Mapping) else {}
-        prompt, cached = _count(given, "prompt"), _count(given, "cached_content")
-        response, tool_use = _count(given, "response"), _count(given, "tool_use_prompt")
-        response += max(_count(given, "total") - prompt - response - tool_use, 0)
+        prompt = _count(given, "prompt_token_count")
+        cached = _count(given, "cached_content_token_count")
+        tool_use = _count(given, "tool_use_prompt_token_count")
+        response = _count(given, "response_token_count")
+        # A server that counts no response, or only a part, still has it in the total.
+        response = max(response, _count(given, "total_token_count") - prompt - tool_use)
         input_ = _by_modality(given.get("prompt_tokens_details"), prompt)
         output = _by_modality(given.get("response_tokens_details"), response)
         left = cached
@@ -69,7 +72,7 @@ class Usage:
         counts = {f"input_{name}": count for name, count in input_.items()}
         counts |= {f"output_{name}": count for name, count in output.items()}
         counts |= {"input_cached": cached, "input_tool_use": tool_use}
-        return cls(**counts, output_thoughts=_count(given, "thoughts"))
+        return cls(**counts, output_thoughts=_count(given, "thoughts_token_count"))
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: mine + getattr(other, name) for name, mine in self._items()})
@@ -92,9 +95,9 @@ class Usage:
         return [(each.name, getattr(self, each.name)) for each in fields(self)]
 
 
-def _count(given: Mapping[Any, Any], name: str = "") -> int:
+def _count(given: Mapping[Any, Any], name: str) -> int:
     """Return a count of the protocol; one that is missing or negative is 0."""
-    count = given.get(f"{name}_token_count" if name else "token_count")
+    count = given.get(name)
     return max(0, min(count, MAX_TOKENS)) if type(count) is int else 0
 
 
@@ -104,7 +107,7 @@ def _by_modality(details: object, count: int) -> dict[str, int]:
     for each in details if isinstance(details, list) else ():
         if isinstance(each, Mapping):
             name = str(each.get("modality")).lower()
-            counts[name if name in counts else "other"] += _count(each)
+            counts[name if name in counts else "other"] += _count(each, "token_count")
     counts["other"] += max(count - sum(counts.values()), 0)
     return counts
 
@@ -123,31 +126,32 @@ class TurnUsage:
         self.is_over = False
         """Whether the turn has ended."""
         self._counted = Usage()
-        self._is_empty = False
+        self._has_ended_again = False
+        """Whether the last end repeats the one before, or ends a turn without output."""
 
     def add(self, part: ProcessorPart) -> Usage | None:
         """Handle a part, and return the tokens that it adds to the turn, if any."""
         metadata = part.metadata
         if "usage_metadata" in metadata:
             usage, self.uncounted = Usage.from_metadata(metadata["usage_metadata"]), 0
-            if self._is_empty and usage != self._counted:
-                self._next_turn()
-            self._is_empty = False
+            if self._has_ended_again and usage != self._counted:  # other counts: another turn
+                self._begin_turn()
+            self._has_ended_again = False
             more = usage.beyond(self._counted)
             self._counted += more
             return more if more != Usage() else None
         if "turn_complete" in metadata:  # also false, at the end of a piece of the interaction
             self.uncounted += 1
-            self._is_empty = self.is_over
+            self._has_ended_again = self.is_over
             self.is_over = True
         elif self.is_over and _is_output(part):
-            self._next_turn()
+            self._begin_turn()
             self.is_over = False
         return None
 
-    def _next_turn(self) -> None:
+    def _begin_turn(self) -> None:
         self.turn += 1
-        self._counted, self._is_empty = Usage(), False
+        self._counted, self._has_ended_again = Usage(), False
 
 
 def _is_output(part: ProcessorPart) -> bool:

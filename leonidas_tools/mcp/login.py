@@ -55,8 +55,8 @@ async def log_in(
                     with contextlib.suppress(ValidationError):  # only the login matters here
                         await client.list_tools()
     except Exception as error:  # noqa: BLE001 - any error ends the login, with its reason
-        what = with_place(redact(reason_of(error)), settings.url)
-        raise ConfigurationError(f"Login to the MCP server {name!r} failed: {what}") from None
+        reason = with_place(redact(reason_of(error)), settings.url)
+        raise ConfigurationError(f"Login to the MCP server {name!r} failed: {reason}") from None
     if asked:
         return "logged in"
     return "not asked" if await token_file(name, settings).get_tokens() is None else "was logged in"

@@ -190,29 +190,19 @@ class MCPServer:
     async def _serve(self) -> float | None:
         """Connect, and serve calls until the connection ends.
 
-        A server that has ended the session or does not know `server/discover` is connected again
-        at once. Return the number of seconds that a failed connection was ready; `None` without a
-        failure.
+        Return the seconds that a lost connection was ready. Return `None` if the next connection
+        needs no delay: the server has ended the session, does not know `server/discover`, or waits
+        in standby.
         """
         from leonidas_tools.mcp.connection.connection import MCPConnection
 
-        while True:
-            connection = MCPConnection(
-                self.name,
-                self.settings,
-                self._ongoing,
-                discovers=self._discovers,
-                headers=self._headers,
-            )
-            ready_seconds, is_lost_for_good = await self._serve_over(connection)
-            if is_lost_for_good:
-                return ready_seconds
-
-    async def _serve_over(self, connection: MCPConnection) -> tuple[float | None, bool]:
-        """Serve calls over a connection until it ends.
-
-        Return the seconds that it was ready, and `False` if the server should be connected at once.
-        """
+        connection = MCPConnection(
+            self.name,
+            self.settings,
+            self._ongoing,
+            discovers=self._discovers,
+            headers=self._headers,
+        )
         now = asyncio.get_running_loop().time
         ready_at = math.inf
         try:
@@ -225,12 +215,12 @@ class MCPServer:
                 self._discovers = not connection.needs_initialize
                 if not self._wanted.is_set():
                     self._set(ServerState.STANDBY)
-                    return None, True
+                    return None
                 ready_at = now()
                 await self._serve_until_lost(connection)
-            return now() - ready_at, not connection.is_session_gone
+            return None if connection.is_session_gone else now() - ready_at
         except Exception as error:  # noqa: BLE001 - any error means that the server is down
-            return self._failed(connection, error, max(now() - ready_at, 0.0))
+            return self._handle_failure(connection, error, max(now() - ready_at, 0.0))
         finally:
             if self._connection is connection:  # another connection may be open by now
                 self._connection = None
@@ -245,20 +235,20 @@ class MCPServer:
             self._connection = None
             self._set(ServerState.STARTING)
         else:
-            self._on_down(connection.why(None), connection.last_output)
+            self._on_down(connection.explain(None), connection.last_output)
 
-    def _failed(
+    def _handle_failure(
         self, connection: MCPConnection, error: Exception, ready_seconds: float
-    ) -> tuple[float, bool]:
+    ) -> float | None:
         # Only the type: the text may contain addresses.
         logger.debug("MCP server %r: %s", self.name, type(error).__name__)
         if not ready_seconds:
             # After a failure with `initialize` alone, the next attempt begins with discovery.
             self._discovers = not (self._discovers and connection.needs_initialize)
             if not self._discovers:
-                return 0.0, False
-        self._on_down(connection.why(error), connection.last_output)
-        return ready_seconds, True
+                return None
+        self._on_down(connection.explain(error), connection.last_output)
+        return ready_seconds
 
     async def _list(self, connection: MCPConnection) -> None:
         from leonidas_tools.mcp.listing.listing import ListingCache
@@ -296,7 +286,7 @@ class MCPServer:
     async def _call(
         self, tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
     ) -> ToolResult:
-        paused = self._ongoing.paused(context)
+        paused = self._ongoing.take_paused(context)
         if paused is not None:
             return await paused.resume(context)
         connection = await self._ensure_connected()
@@ -305,7 +295,7 @@ class MCPServer:
         self._calls += 1
         sending = partial(send, call, connection, self._next_connection)
         ongoing = self._ongoing.begin(context, sending)
-        ongoing.on_end(self._call_ended)
+        ongoing.on_end(self._on_call_end)
         return await ongoing.resume(context)
 
     async def _next_connection(self, before: MCPConnection) -> MCPConnection | None:
@@ -314,7 +304,7 @@ class MCPServer:
         await self.wait_for(ServerState.READY, ServerState.STOPPED)
         return self._connection
 
-    def _call_ended(self) -> None:
+    def _on_call_end(self) -> None:
         self._calls -= 1
         self._notify()
 

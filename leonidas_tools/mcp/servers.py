@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from leonidas_tools.mcp.listing.server_tools import ServerTools
-from leonidas_tools.mcp.listing.tool_names import beginnings
+from leonidas_tools.mcp.listing.tool_names import name_prefixes
 from leonidas_tools.mcp.trust.quarantine import fields_of
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-_LOOK_SECONDS = 0.5
-_USES = frozenset({"tools", "prefix", "include", "exclude", "max_tools", "pin"})
+_WATCH_SECONDS = 0.5
+_SELECTION = frozenset({"tools", "prefix", "include", "exclude", "max_tools", "pin"})
 """Settings that select the tools of a server, and do not affect its connection."""
 
 
@@ -39,7 +39,7 @@ class MCPServers:
     The servers run inside `async with`, which may be entered many times; the last exit stops the
     servers. Entering does not wait for the servers, and a failed server raises no error.
 
-    `tell` is called with the name and the data of an event for the user. `headers` returns fresh
+    `report` is called with the name and the data of an event for the user. `headers` returns fresh
     HTTP headers for each request to a server.
 
     Example:
@@ -52,21 +52,21 @@ class MCPServers:
         self,
         registry: ToolRegistry,
         servers: Mapping[str, MCPServerSettings],
-        tell: Callable[..., None] | None = None,
+        report: Callable[..., None] | None = None,
         headers: HeadersHook | None = None,
     ) -> None:
         self.registry = registry
         self._headers = headers
-        self._report = tell or (lambda _kind, **_: None)
+        self._report = report or (lambda _kind, **_: None)
         self._servers: dict[str, MCPServer] = {}
         self._tools: dict[str, ServerTools] = {}
         self._order: list[str] = []
-        self._beginnings: dict[str, set[str]] = {}
+        self._prefixes: dict[str, set[str]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._users = 0
         self._stopping: set[asyncio.Task[None]] = set()
         self.configure(servers)
-        registry.expect(self._not_yet)
+        registry.expect(self._explain_missing)
 
     @property
     def tools(self) -> list[AnyTool]:
@@ -104,20 +104,20 @@ class MCPServers:
         """
         wanted = {name: settings for name, settings in servers.items() if settings.enabled}
         self._order = list(wanted)
-        self._beginnings = {name: beginnings(name, each) for name, each in servers.items()}
+        self._prefixes = {name: name_prefixes(name, each) for name, each in servers.items()}
         for name in self._servers.keys() - wanted.keys():
-            self._end(self._servers.pop(name))
+            self._stop(self._servers.pop(name))
             self._tools.pop(name).clear()
         for name, settings in wanted.items():
             server = self._servers.get(name)
-            if server is not None and _connects_alike(server.settings, settings):
+            if server is not None and _have_same_connection(server.settings, settings):
                 if server.settings != settings:
                     self._tools[name].settings = settings
                     server.apply(settings)
                 continue
             if server is not None:
-                self._end(server)
-            self._begin(name, settings)
+                self._stop(server)
+            self._create(name, settings)
 
     def may_list_more(self, servers: Mapping[str, MCPServerSettings]) -> bool:
         """Return whether servers with these settings may still list other tools."""
@@ -149,12 +149,14 @@ class MCPServers:
             for name, server in self._servers.items()
         ]
 
-    def _begin(self, name: str, settings: MCPServerSettings) -> None:
+    def _create(self, name: str, settings: MCPServerSettings) -> None:
         from leonidas_tools.mcp.server import MCPServer
 
         tools = self._tools.get(name)
         if tools is None:
-            tools = ServerTools(name, self.registry, settings, self._is_reserved, self._others)
+            tools = ServerTools(
+                name, self.registry, settings, self._is_reserved, self._foreign_prefixes
+            )
         self._tools[name] = tools
         tools.settings = settings
 
@@ -190,37 +192,37 @@ class MCPServers:
             if each in self._tools
         )
 
-    def _others(self, server: str) -> set[str]:
+    def _foreign_prefixes(self, server: str) -> set[str]:
         """Return the prefixes of the names of other servers' tools."""
-        others = (self._beginnings[each] for each in self._beginnings if each != server)
+        others = (self._prefixes[each] for each in self._prefixes if each != server)
         return set().union(*others)
 
-    def _not_yet(self, name: str) -> ToolError | None:
+    def _explain_missing(self, name: str) -> ToolError | None:
         """Return the error for a tool that a server may list once it is connected, if any."""
         servers = [(self._servers[each], self._tools[each]) for each in self._order]
         for server, tools in servers:
             if tools.expects(name):
                 return server.unavailable()
         for server, tools in servers:
-            if server.is_starting and tools.may_bring(name):
+            if server.is_starting and tools.may_list(name):
                 return server.unavailable()
         return None
 
     async def _watch(self) -> None:
         """Read tools again when settings change, or the user may have trusted tools."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_WATCH_SECONDS)
             for server in list(self._servers.values()):
                 if server.is_stale:
                     await server.reread()
 
-    def _end(self, server: MCPServer) -> None:
+    def _stop(self, server: MCPServer) -> None:
         if self._users:
             task = asyncio.create_task(server.stop(drain=True))
             self._stopping.add(task)
             task.add_done_callback(self._stopping.discard)
 
 
-def _connects_alike(one: MCPServerSettings, other: MCPServerSettings) -> bool:
+def _have_same_connection(one: MCPServerSettings, other: MCPServerSettings) -> bool:
     """Return whether two settings differ only in the selection of tools."""
-    return one.model_dump(exclude=set(_USES)) == other.model_dump(exclude=set(_USES))
+    return one.model_dump(exclude=set(_SELECTION)) == other.model_dump(exclude=set(_SELECTION))

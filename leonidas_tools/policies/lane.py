@@ -149,6 +149,7 @@ class Lane:
         return oldest if oldest in self._writes else None
 
     def _remove(self, turn: Turn) -> None:
+        """Remove a call; the reads that followed it are admitted, or follow an earlier write."""
         if turn not in self._calls:
             return
         del self._calls[turn]
@@ -157,10 +158,10 @@ class Lane:
             for read in turn.followers:
                 self._admit(read)
             return
-        waiting = [each for each in turn.followers if not each.admitted.done()]
-        earlier = list(takewhile(lambda each: each is not turn, self._writes)) if waiting else ()
+        followers = [each for each in turn.followers if not each.admitted.done()]
+        earlier = list(takewhile(lambda each: each is not turn, self._writes)) if followers else ()
         self._writes.pop(turn, None)
-        for read in waiting:
+        for read in followers:
             before = self._find_blocking_write(read, reversed(earlier))
             if before is None:
                 self._admit(read)

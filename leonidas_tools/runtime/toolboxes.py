@@ -82,13 +82,15 @@ class Reach:
 def reach_of(toolbox: Toolbox, own: BaseModel, opened: OpenedRoots) -> Reach:
     """Return the resources that the tools of a toolbox can reach with these settings."""
     is_writable = getattr(own, "writable", True)
-    found: dict[bool, list[str]] = {True: [], False: []}
+    writes: list[str] = []
+    reads: list[str] = []
     for setting, root in opened.opened:
         note = "" if root.exists else " (made when it is first used)"
-        found[is_writable and setting == "roots"].append(f"{root.path}{note}")
+        places = writes if is_writable and setting == "roots" else reads
+        places.append(f"{root.path}{note}")
     return Reach(
-        writes=tuple(found[True]),
-        reads=tuple(found[False]),
+        writes=tuple(writes),
+        reads=tuple(reads),
         network=getattr(own, "network", "network" in toolbox.access),
         programs="programs" in toolbox.access,
         backend=getattr(own, "backend", None),
@@ -272,9 +274,9 @@ class Toolboxes:
         """Return the tools of a toolbox, which a check may have built already."""
         toolbox = settings.toolboxes[index]
         built_from, built = self._built.get(toolbox.name, (None, None))
-        return (
-            built if built is not None and built_from == toolbox else self._build(index, settings)
-        )
+        if built is not None and built_from == toolbox:
+            return built
+        return self._build(index, settings)
 
     def _register(self, index: int, toolbox: ToolboxSettings, built: _BuiltToolbox) -> _Loaded:
         names: list[str] = []

@@ -311,23 +311,37 @@ class Sandbox:
         if inside:
             # In the user namespace of the sandbox this counts only processes in the sandbox.
             argv = ["prlimit", f"--nproc={self.limits.processes}", "--", *argv]
+        line = [program, "--unshare-all", "--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY]
+        line += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+        line += ["--seccomp", str(SECCOMP_FD), "--json-status-fd", str(STATUS_FD)]
+        line += ["--share-net"] if self.network else ["--hostname", "sandbox"]
+        line += self._mounts(folders)
+        for name, value in environment.items():
+            line += ["--setenv", name, value]
         return {
-            "argv": _in_bubblewrap(
-                argv,
-                program=program,
-                system=self._system(),
-                read_only=folders.add_all(self._read_only),
-                roots=folders.add_all(self._roots),
-                network=self.network,
-                environment=environment,
-                directory=directory,
-                temporary_bytes=self.limits.memory_bytes,
-            ),
+            "argv": [*line, "--chdir", directory, "--", *argv],
             "environment": {},  # else the program could read it in /proc/1/environ
             "own_processes": _OWN_PROCESSES,
             "limits_inside": inside,
             "seccomp": self._filter(namespaces=True),
         }
+
+    def _mounts(self, folders: _Folders) -> list[str]:
+        """Return the arguments that mount each place, outer ones first."""
+        most = self.limits.memory_bytes
+        size = [] if most is None else ["--size", str(most)]
+        places = {path: _system_mount(path) for path in self._system() if Path(path).exists()}
+        for bind, roots in (("--ro-bind-fd", self._read_only), ("--bind-fd", self._roots)):
+            for path, fd in folders.add_all(roots).items():
+                places[path] = [bind, str(fd), path]
+        places |= {
+            "/dev": ["--dev", "/dev", *size, "--tmpfs", "/dev/shm"],  # noqa: S108 - in the sandbox
+            # Read-only: a program started by root could change kernel settings.
+            "/proc": ["--proc", "/proc", "--remount-ro", "/proc"],
+        }
+        places.setdefault("/tmp", [*size, "--tmpfs", "/tmp"])  # noqa: S108 - in the sandbox
+        outer_first = sorted(places, key=lambda path: (len(Path(path).parts), path))
+        return [argument for path in outer_first for argument in places[path]]
 
     def _landlock(self, folders: _Folders) -> dict[str, Any]:
         abi = launcher.landlock_abi()
@@ -501,40 +515,6 @@ class _Folders:
     def _add(self, fd: int) -> int:
         self.fds.append(fd)
         return FIRST_FOLDER_FD + len(self.fds) - 1
-
-
-def _in_bubblewrap(  # noqa: PLR0913 - each argument is a part of the command line
-    argv: Sequence[str],
-    *,
-    program: str,
-    system: Sequence[str],
-    read_only: Mapping[str, int],
-    roots: Mapping[str, int],
-    network: bool,
-    environment: Mapping[str, str],
-    directory: str,
-    temporary_bytes: int | None,
-) -> list[str]:
-    """Return the command line that runs `argv` in its own namespaces."""
-    line = [program, "--unshare-all", "--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY]
-    line += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
-    line += ["--seccomp", str(SECCOMP_FD), "--json-status-fd", str(STATUS_FD)]
-    line += ["--share-net"] if network else ["--hostname", "sandbox"]
-    size = [] if temporary_bytes is None else ["--size", str(temporary_bytes)]
-    places = {path: _system_mount(path) for path in system if Path(path).exists()}
-    places |= {path: ["--ro-bind-fd", str(fd), path] for path, fd in read_only.items()}
-    places |= {path: ["--bind-fd", str(fd), path] for path, fd in roots.items()}
-    places |= {
-        "/dev": ["--dev", "/dev", *size, "--tmpfs", "/dev/shm"],  # noqa: S108 - in the sandbox
-        # Read-only: a program started by root could change kernel settings without capabilities.
-        "/proc": ["--proc", "/proc", "--remount-ro", "/proc"],
-    }
-    places["/tmp"] = places.get("/tmp", [*size, "--tmpfs", "/tmp"])  # noqa: S108 - in the sandbox
-    for path in sorted(places, key=lambda each: (len(Path(each).parts), each)):
-        line += places[path]
-    for name, value in environment.items():
-        line += ["--setenv", name, value]
-    return [*line, "--chdir", directory, "--", *argv]
 
 
 def _system_mount(path: str) -> list[str]:

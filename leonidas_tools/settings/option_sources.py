@@ -89,32 +89,32 @@ class _View:
 
     def __init__(self, tool: AnyTool, settings: Settings) -> None:
         self._tool = tool
-        self._all = settings
-        self._settings: ToolConfiguration = settings.for_tool(tool.name, tool.origin)
+        self._settings = settings
+        self._configured: ToolConfiguration = settings.for_tool(tool.name, tool.origin)
         self._layers = settings.layers(tool.name, tool.origin)
-        self._options = effective_options(tool, self._settings, settings.policies)
+        self._options = effective_options(tool, self._configured, settings.policies)
 
     def values(self) -> Iterator[Effective]:
-        yield self._status()
-        yield self._runs()
-        remarks = self._remarks()
+        yield self._resolve_status()
+        yield self._resolve_place()
+        remarks = self._find_remarks()
         for option in OPTIONS.values():
             condition = option.shown_with
             if option.name in _HIDDEN or (condition and not getattr(self._options, condition)):
                 continue
             remark = _Remark(value=getattr(self._options, option.name))
             yield self._build_option(option, remarks.get(option.name, remark))
-        yield self._approval()
+        yield self._resolve_approval()
         if self._options.cache_seconds:
-            source, key = self._setting_source("cache_shared")
-            shared = bool(self._settings.cache_shared)
+            source, key = self._find_setting("cache_shared")
+            shared = bool(self._configured.cache_shared)
             yield Effective(name="cache_shared", value=shared, source=source, key=key)
-        yield from self._limits()
-        yield from self._secrets()
+        yield from self._resolve_limits()
+        yield from self._resolve_secrets()
 
     def _build_option(self, option: Option, remark: _Remark) -> Effective:
         """Return an option with its source: the settings, else the tool, else a policy."""
-        source, key = self._source(option)
+        source, key = self._find_source(option)
         return Effective(
             name=option.key or option.name,
             value=_plain(remark.value),
@@ -123,15 +123,15 @@ class _View:
             note=remark.note,
         )
 
-    def _remarks(self) -> dict[str, _Remark]:
+    def _find_remarks(self) -> dict[str, _Remark]:
         """Return the options whose value needs a note, or depends on others."""
-        options, subject = self._options, subject_of(self._tool.metadata, self._settings)
-        risk = subject.risk if self._all.policies.risky == "ask" else ""
+        options, subject = self._options, subject_of(self._tool.metadata, self._configured)
+        risk = subject.risk if self._settings.policies.risky == "ask" else ""
         asks = subject.requires_approval or bool(risk)
-        is_autonomous = self._all.policies.mode is Mode.AUTONOMOUS
+        is_autonomous = self._settings.policies.mode is Mode.AUTONOMOUS
         by_mode = AfterUntrusted.DENY if is_autonomous else AfterUntrusted.ASK
         found = {
-            "lane": self._lane(),
+            "lane": self._describe_lane(),
             "requires_approval": _Remark(value=asks, note=risk or None),
             "after_untrusted": _Remark(value=options.after_untrusted or by_mode),
         }
@@ -149,9 +149,9 @@ class _View:
             found |= {name: unlimited for name in _CALL_LIMITS if getattr(options, name)}
         return found
 
-    def _source(self, option: Option) -> tuple[Source, str | None]:
+    def _find_source(self, option: Option) -> tuple[Source, str | None]:
         """Return the source of an option."""
-        source, key = self._setting_source(option.key)
+        source, key = self._find_setting(option.key)
         if key is not None:
             return source, key
         name, own = option.name, getattr(self._tool.metadata, option.name)
@@ -162,21 +162,21 @@ class _View:
         elif self._tool.states(name) or own != option.default:
             return "decorator", None
         if option.policy is not None:
-            return self._policy_source(option.policy)[1:]
+            return self._find_policy(option.policy)[1:]
         return "default", None
 
-    def _setting_source(self, name: str | None) -> tuple[Source, str | None]:
+    def _find_setting(self, name: str | None) -> tuple[Source, str | None]:
         """Return the last layer of the settings that sets an option."""
-        if name is not None and getattr(self._settings, name) is not None:
+        if name is not None and getattr(self._configured, name) is not None:
             for section, layer in reversed(self._layers):
                 if name in layer.model_fields_set:
                     return "settings", f"{section}.{name}"
         return "default", None
 
-    def _policy_source(self, path: str) -> tuple[Any, Source, str | None]:
+    def _find_policy(self, path: str) -> tuple[Any, Source, str | None]:
         """Return a setting for all tools, its source, and its key if it is set."""
-        node: Any = self._all.policies
-        is_set = "policies" in self._all.model_fields_set
+        node: Any = self._settings.policies
+        is_set = "policies" in self._settings.model_fields_set
         for step in path.split("."):
             if node is None:
                 return None, "default", None
@@ -184,29 +184,29 @@ class _View:
             node = getattr(node, step)
         return (node, "settings", f"policies.{path}") if is_set else (node, "default", None)
 
-    def _status(self) -> Effective:
+    def _resolve_status(self) -> Effective:
         """Return the status, which `enabled` and a quarantine override."""
         if self._tool.metadata.quarantine is not None:
             why = self._tool.metadata.quarantine
             return Effective(name="status", value="quarantined", note=why)
-        if not self._settings.enabled:
-            source, key = self._setting_source("enabled")
+        if not self._configured.enabled:
+            source, key = self._find_setting("enabled")
             return Effective(name="status", value="disabled", source=source, key=key)
         return self._build_option(OPTIONS["status"], _Remark(value=self._options.status))
 
-    def _runs(self) -> Effective:
+    def _resolve_place(self) -> Effective:
         name, metadata, runs_on = "runs", self._tool.metadata, self._options.runs_on
         if metadata.origin is not None:
             return Effective(name=name, value=f"on the MCP server {metadata.origin.server!r}")
         if runs_on is not RunsOn.HERE:
-            source, key = self._source(OPTIONS["runs_on"])
+            source, key = self._find_source(OPTIONS["runs_on"])
             return Effective(name=name, value=f"on {runs_on.value}", source=source, key=key)
         if metadata.cpu_bound:
             return Effective(name=name, value="in a process of its own", source="decorator")
         is_async = kind_of(self._tool.function).startswith("async")
         return Effective(name=name, value="on the event loop" if is_async else "in a thread")
 
-    def _lane(self) -> _Remark:
+    def _describe_lane(self) -> _Remark:
         lane = self._options.lane
         if lane is not None and is_off(lane):
             note = "calls wait for none"
@@ -215,20 +215,20 @@ class _View:
         else:
             note = "calls run one after another"
         if lane is None:
-            kind, *others = default_lane(self._tool).split(":", 1)
-            lane = "its object" if kind == "object" else ":".join([kind, *others])
+            lane = default_lane(self._tool)
+            lane = "its object" if lane.startswith("object:") else lane
         return _Remark(value=lane, note=note)
 
-    def _approval(self) -> Effective:
-        subject = subject_of(self._tool.metadata, self._settings)
-        mode, source, key = self._policy_source("mode")
-        rules = self._all.policies.rule_book()
-        names = [rule for rule in rules.for_tool(subject) if rule.holds_in(mode, subject)]
-        decides, by = _decision(names)
-        note = f"mode {mode.value!r}" + (f", rules: {', '.join(by)}" if by else "")
-        return Effective(name="approval", value=decides, source=source, key=key, note=note)
+    def _resolve_approval(self) -> Effective:
+        subject = subject_of(self._tool.metadata, self._configured)
+        mode, source, key = self._find_policy("mode")
+        rules = self._settings.policies.rule_book()
+        holding = [rule for rule in rules.for_tool(subject) if rule.holds_in(mode, subject)]
+        decision, names = _summarize(holding)
+        note = f"mode {mode.value!r}" + (f", rules: {', '.join(names)}" if names else "")
+        return Effective(name="approval", value=decision, source=source, key=key, note=note)
 
-    def _limits(self) -> Iterator[Effective]:
+    def _resolve_limits(self) -> Iterator[Effective]:
         for name in (
             "concurrency",
             "calls.per_turn",
@@ -236,23 +236,23 @@ class _View:
             "calls.per_session",
             "calls.at_once",
         ):
-            value, source, key = self._policy_source(name)
+            value, source, key = self._find_policy(name)
             if value:
                 yield Effective(name=f"policies.{name}", value=value, source=source, key=key)
-        loop, source, key = self._policy_source("loop")
+        loop, source, key = self._find_policy("loop")
         refused = None if self._options.polling else loop.refuse_at or None
         yield Effective(name="loop_refused_at", value=refused, source=source, key=key)
 
-    def _secrets(self) -> Iterator[Effective]:
+    def _resolve_secrets(self) -> Iterator[Effective]:
         """Yield the custom parameters, masked, and the names of secrets."""
-        parameters = display_parameters(self._all, self._settings)
+        parameters = display_parameters(self._settings, self._configured)
         key = next((k for k, s in reversed(self._layers) if s.custom_parameters), None)
         source: Source = "default" if key is None else "settings"
         path = None if key is None else f"{key}.custom_parameters"
         yield Effective(name="custom_parameters", value=parameters, source=source, key=path)
         redaction = self._tool.redaction
         declared = sorted(redaction.names)
-        hidden, own = self._all.hidden, self._settings.custom_parameters
+        hidden, own = self._settings.hidden, self._configured.custom_parameters
         named = [
             name
             for name in parameters
@@ -264,24 +264,24 @@ class _View:
         yield Effective(name="secrets", value=names, source=source)
 
 
-def _decision(rules: Iterable[Rule]) -> tuple[str, list[str]]:
+def _summarize(rules: Iterable[Rule]) -> tuple[str, list[str]]:
     """Return the rules' decision about any call, and the names of the rules that apply."""
-    by: list[Rule] = []
+    deciding: list[Rule] = []
     for rule in rules:
         if rule.lifts is not None:
             continue
-        by.append(rule)
+        deciding.append(rule)
         if rule.is_global:
             break
-    names = [rule.name for rule in by]
-    if not by:
+    names = [rule.name for rule in deciding]
+    if not deciding:
         return "runs", names
-    if len({rule.decide for rule in by}) == 1 and by[-1].is_global:
-        return _MEANS[by[0].decide.value], names
+    if len({rule.decide for rule in deciding}) == 1 and deciding[-1].is_global:
+        return _OUTCOMES[deciding[0].decide.value], names
     return "depends on the arguments or the user", names
 
 
-_MEANS = {"allow": "runs", "audit": "runs", "ask": "asks first", "deny": "is denied"}
+_OUTCOMES = {"allow": "runs", "audit": "runs", "ask": "asks first", "deny": "is denied"}
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Settings of one tool, and how several layers are merged."""
 
+import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -54,11 +55,8 @@ class SchedulingSettings(SettingsModel):
 
     def over(self, own: metadata.Scheduling | None) -> metadata.Scheduling:
         """Return this scheduling, completed by the tool's own."""
-        words = {
-            key: said if (said := getattr(self, key)) is not None else getattr(own, key, None)
-            for key in type(self).model_fields
-        }
-        return metadata.Scheduling(**words)
+        words = {} if own is None else dataclasses.asdict(own)
+        return metadata.Scheduling(**words | self.model_dump(exclude_none=True))
 
 
 def _spread(value: Any) -> Any:

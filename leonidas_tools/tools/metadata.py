@@ -143,9 +143,9 @@ def no_such_word(kind: type[Enum], value: object) -> str:
         >>> no_such_word(ToolEffect, "raed")
         "There is no effect 'raed': did you mean 'read'? Choose from 'read', 'idempotent', 'once'"
     """
-    what = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removeprefix("Tool")).lower()
+    noun = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removeprefix("Tool")).lower()
     words = [member.name.lower() for member in kind]
-    return f"There is no {what} {value!r}: {_choice(str(value), words)}"
+    return f"There is no {noun} {value!r}: {_choice(str(value), words)}"
 
 
 def _choice(word: str, words: Sequence[str]) -> str:
@@ -286,12 +286,12 @@ def parse_count_or_off(option: str, value: Any) -> float | None:
     return _limit_or_off(option, value, "a number")
 
 
-def _limit_or_off(option: str, value: Any, what: str) -> float | None:
+def _limit_or_off(option: str, value: Any, kind: str) -> float | None:
     if is_off(value):
         return None
     if _is_number(value) and value > 0:
         return value  # type: ignore[no-any-return]
-    raise SchemaError(f"{option} must be {what} above 0, or 0 or 'off' for no limit, not {value!r}")
+    raise SchemaError(f"{option} must be {kind} above 0, or 0 or 'off' for no limit, not {value!r}")
 
 
 def _is_number(value: Any) -> bool:
@@ -464,9 +464,9 @@ class Option:
 def option(*, default: Any, **details: Any) -> Any:
     """Declare an option as a field of `ToolOptions`, with the arguments of `Option`."""
     declared = Option(default=default, **details)
-    plain = declared.read is not unchecked
-    made = {"default_factory": dict} if default == {} else {"default": default}
-    return field(**made, repr=plain, compare=plain, metadata={"option": declared})
+    is_plain = declared.read is not unchecked  # not a function of the tool
+    initial = {"default_factory": dict} if default == {} else {"default": default}
+    return field(**initial, repr=is_plain, compare=is_plain, metadata={"option": declared})
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(option, field))
@@ -828,10 +828,10 @@ def fingerprint_of(metadata: ToolMetadata) -> str:
     """
     origin = metadata.origin
     whose = None if origin is None else [origin.server, origin.tool, origin.identity]
-    said = [metadata.name, metadata.description, metadata.parameters, metadata.effect, whose]
+    definition = [metadata.name, metadata.description, metadata.parameters, metadata.effect, whose]
     if metadata.fixed:
-        said.append(metadata.fixed)
-    return hashlib.sha256(_canonical(said).encode(errors="replace")).hexdigest()
+        definition.append(metadata.fixed)
+    return hashlib.sha256(_canonical(definition).encode(errors="replace")).hexdigest()
 
 
 def hash_of(tool: str, fingerprint: str, arguments: Mapping[str, Any]) -> str:
@@ -839,5 +839,5 @@ def hash_of(tool: str, fingerprint: str, arguments: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical([tool, fingerprint, arguments]).encode()).hexdigest()
 
 
-# Made once: `json.dumps` makes an encoder for each call.
+# Created once: `json.dumps` creates an encoder for each call.
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode

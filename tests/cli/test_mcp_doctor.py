@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from leonidas_tools.cli import mcp
-from leonidas_tools.mcp.doctor.address import elsewhere
+from leonidas_tools.mcp.doctor.address import find_server
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.certificates import Authority
 from tests.mcp.forking import forked
@@ -422,4 +422,4 @@ async def test_a_server_that_answers_without_end_is_not_taken_for_one_at_another
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         async with asyncio.timeout(5):
-            assert await elsewhere(MCPServerSettings(url=f"http://127.0.0.1:{port}/x")) is None
+            assert await find_server(MCPServerSettings(url=f"http://127.0.0.1:{port}/x")) is None

@@ -13,7 +13,7 @@ from leonidas_tools.mcp.connection import reconnect
         ([0.0, 0.0, 31.0, 0.0], [0, 1, 0]),
         ([0.0, None, 0.0, 0.0], [0, 1]),
     ],
-    ids=["never ready", "ready for too short", "steady in between", "ended on purpose"],
+    ids=["never ready", "ready for too short", "steady in between", "connected again at once"],
 )
 async def test_an_attempt_counts_by_how_long_the_connection_was_ready(
     monkeypatch, lasted, attempts

@@ -43,7 +43,7 @@ def settings(**more):
 def test_a_tool_is_called_what_the_settings_say_or_else_by_the_first_free_name(
     said, taken, had, name
 ):
-    found = name_for("web", "find", settings(**said), is_taken=taken.__contains__, had=had)
+    found = name_for("web", "find", settings(**said), is_taken=taken.__contains__, previous=had)
     assert found == name
 
 

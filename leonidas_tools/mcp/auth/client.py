@@ -110,8 +110,8 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
             str(settings.url),
             metadata,
             file,
-            self._send_person,
-            self._wait_for_person,
+            self._open_login,
+            self._wait_for_login,
             client_metadata_url=auth.client_metadata_url,
         )
         self.configure(file, auth, open_client)
@@ -143,7 +143,7 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
         if self._auth.client_id is None and client and address not in (client.redirect_uris or ()):
             self.context.client_info = None  # registered for an address that is not available
 
-    async def _send_person(self, url: str) -> None:
+    async def _open_login(self, url: str) -> None:
         assert self._callback is not None
         assert self._open_page is not None
         _check_pkce(self.context.oauth_metadata)
@@ -151,7 +151,7 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
         self._callback.expect(url)
         await self._open_page(url)
 
-    async def _wait_for_person(self) -> AuthorizationCodeResult:
+    async def _wait_for_login(self) -> AuthorizationCodeResult:
         assert self._callback is not None
         try:
             return await self._callback.result(self._auth.login_timeout)

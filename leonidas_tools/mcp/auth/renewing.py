@@ -87,7 +87,7 @@ class RenewingProvider(OAuthClientProvider):
             if own is not None:
                 request.headers[_HEADER] = own
             self.context.protocol_version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
-            await self._be_current()
+            await self._ensure_fresh_token()
             flow = super()._auth_flow(request)
             logs_in = False
             try:
@@ -111,23 +111,23 @@ class RenewingProvider(OAuthClientProvider):
             if number == 0 and refused.status_code == httpx2.codes.UNAUTHORIZED:
                 await self._expire(request.headers.get(_HEADER))
 
-    async def _be_current(self) -> None:
+    async def _ensure_fresh_token(self) -> None:
         """Renew the token if it has expired, once for all requests that wait for it."""
         async with self.context.lock:
             if not self._initialized:
                 await self._initialize()
-        await self._catch_up()
-        while self._is_due():
+        await self._replace_expired()
+        while self._needs_renewal():
             if self._renewal is None or self._renewal.done():
                 self._renewal = asyncio.create_task(self._renew())
-                self._renewal.add_done_callback(_retrieve)
+                self._renewal.add_done_callback(_retrieve_exception)
             await asyncio.shield(self._renewal)
 
     async def _renew(self) -> None:
         """Renew the token, or load a token that another process has renewed meanwhile."""
         async with self._file.turn(_PATIENCE_SECONDS):
-            await self._catch_up()
-            if not self._is_due():
+            await self._replace_expired()
+            if not self._needs_renewal():
                 return
             async with self.context.lock, await self._open_client() as client:
                 request = await self._refresh_token()
@@ -142,13 +142,13 @@ class RenewingProvider(OAuthClientProvider):
                 if not await self._handle_refresh_response(response):
                     self._initialized = False  # as in the library, before a login
 
-    async def _catch_up(self) -> None:
+    async def _replace_expired(self) -> None:
         """Load a token that another process has renewed, if the current one has expired."""
         if self.context.current_tokens is not None and not self.context.is_token_valid():
             async with self.context.lock:
-                await self._take_up()
+                await self._load_renewed()
 
-    def _is_due(self) -> bool:
+    def _needs_renewal(self) -> bool:
         return not self.context.is_token_valid() and self.context.can_refresh_token()
 
     async def _expire(self, header: str | None) -> None:
@@ -156,17 +156,17 @@ class RenewingProvider(OAuthClientProvider):
         async with self.context.lock:
             tokens = self.context.current_tokens
             is_current = tokens is not None and header == f"Bearer {tokens.access_token}"
-            if is_current and self.context.can_refresh_token() and not await self._take_up():
+            if is_current and self.context.can_refresh_token() and not await self._load_renewed():
                 self.context.token_expiry_time = 1.0  # long ago
 
-    async def _take_up(self) -> bool:
+    async def _load_renewed(self) -> bool:
         """Load a token that another process has renewed, if any, as the old one is then invalid."""
-        context, kept = self.context, await self._file.get_tokens()
-        mine = context.current_tokens
-        if kept is None or (mine is not None and mine.access_token == kept.access_token):
+        context, stored = self.context, await self._file.get_tokens()
+        current = context.current_tokens
+        if stored is None or (current is not None and current.access_token == stored.access_token):
             return False
-        context.current_tokens = kept
-        context.update_token_expiry(kept)
+        context.current_tokens = stored
+        context.update_token_expiry(stored)
         return True
 
     async def _initialize(self) -> None:
@@ -186,8 +186,8 @@ class RenewingProvider(OAuthClientProvider):
             response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         ):
             # The status does not concern the tokens: a login would not help, but a wait does.
-            said = refusal(response)
-            raise LoginError(f"its authorization server does not refresh the token ({said})")
+            code = refusal(response)
+            raise LoginError(f"its authorization server does not refresh the token ({code})")
         if response.status_code == httpx2.codes.OK:
             _check_token(response)
         before = self.context.current_tokens
@@ -196,7 +196,7 @@ class RenewingProvider(OAuthClientProvider):
                 self.context.token_expiry_time = None  # a lifetime of 0 has no meaning
             return True
         self.context.current_tokens = before
-        if await self._take_up():
+        if await self._load_renewed():
             return True
         self.context.clear_tokens()
         await self._file.forget_tokens()
@@ -227,13 +227,13 @@ class RenewingProvider(OAuthClientProvider):
     async def _handle_token_response(self, response: httpx2.Response) -> None:
         await response.aread()
         if response.status_code not in {httpx2.codes.OK, httpx2.codes.CREATED}:
-            said = refusal(response)
-            raise LoginError(f"its authorization server does not issue a token ({said})")
+            code = refusal(response)
+            raise LoginError(f"its authorization server does not issue a token ({code})")
         _check_token(response)
         await super()._handle_token_response(response)
 
 
-def _retrieve(renewal: asyncio.Task[None]) -> None:
+def _retrieve_exception(renewal: asyncio.Task[None]) -> None:
     """Retrieve the exception of a renewal that no request waits for any more."""
     if not renewal.cancelled():
         renewal.exception()

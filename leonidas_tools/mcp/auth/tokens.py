@@ -56,19 +56,19 @@ class TokenFile:
 
     async def get_tokens(self) -> OAuthToken | None:
         """Return the tokens; `expires_in` counts from now."""
-        kept = await self._read()
-        tokens = _parsed(OAuthToken, kept.get("tokens"))
+        data = await self._read()
+        tokens = _parsed(OAuthToken, data.get("tokens"))
         if tokens is None:
             return None
-        expires_at = kept.get("expires_at")
+        expires_at = data.get("expires_at")
         if isinstance(expires_at, int | float):
             tokens.expires_in = int(expires_at - time.time())
-        self._tell(tokens)
+        self._report_tokens(tokens)
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store tokens."""
-        self._tell(tokens)
+        self._report_tokens(tokens)
         expires_at = None if tokens.expires_in is None else time.time() + tokens.expires_in
         await self._write(tokens=_plain(tokens), expires_at=expires_at)
 
@@ -81,20 +81,20 @@ class TokenFile:
         if self._client is not None:
             return self._client
         client = _parsed(OAuthClientInformationFull, (await self._read()).get("client"))
-        self._tell_client(client)
+        self._report_client(client)
         return client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store a registered client."""
-        self._tell_client(client_info)
+        self._report_client(client_info)
         await self._write(client=_plain(client_info))
 
     async def get_servers(self) -> tuple[OAuthMetadata | None, ProtectedResourceMetadata | None]:
         """Return the metadata of the authorization server and of the protected resource."""
-        kept = await self._read()
+        data = await self._read()
         return (
-            _parsed(OAuthMetadata, kept.get("authorization_server")),
-            _parsed(ProtectedResourceMetadata, kept.get("resource")),
+            _parsed(OAuthMetadata, data.get("authorization_server")),
+            _parsed(ProtectedResourceMetadata, data.get("resource")),
         )
 
     async def set_servers(
@@ -109,34 +109,34 @@ class TokenFile:
         self._file.remove()
         return existed
 
-    def _tell_client(self, client: OAuthClientInformationFull | None) -> None:
+    def _report_client(self, client: OAuthClientInformationFull | None) -> None:
         if client is not None and client.client_secret:
             self._client_secret = client.client_secret
             self._on_secret(client.client_secret)
 
-    def _tell(self, tokens: OAuthToken) -> None:
+    def _report_tokens(self, tokens: OAuthToken) -> None:
         # The secret of the client again: of many secrets, only the newest are masked.
         for token in (tokens.access_token, tokens.refresh_token, self._client_secret):
             if token:
                 self._on_secret(token)
 
     async def _read(self) -> dict[str, Any]:
-        return await asyncio.to_thread(self._kept)
+        return await asyncio.to_thread(self._load)
 
     async def _write(self, **changes: Any) -> None:
-        await asyncio.to_thread(self._change, changes)
+        await asyncio.to_thread(self._update, changes)
 
-    def _kept(self) -> dict[str, Any]:
+    def _load(self) -> dict[str, Any]:
         try:
-            kept = json.loads(self._file.read() or "{}")
+            data = json.loads(self._file.read() or "{}")
         except (OSError, ValueError):
             return {}
-        is_ours = isinstance(kept, dict) and all(kept.get(k) == v for k, v in self._owner.items())
-        return kept if is_ours else {}
+        is_ours = isinstance(data, dict) and all(data.get(k) == v for k, v in self._owner.items())
+        return data if is_ours else {}
 
-    def _change(self, changes: dict[str, Any]) -> None:
+    def _update(self, changes: dict[str, Any]) -> None:
         with self._file.hold_lock():
-            self._file.write(json.dumps({**self._kept(), **self._owner, **changes}))
+            self._file.write(json.dumps({**self._load(), **self._owner, **changes}))
 
 
 def _parsed(model: type[M], value: object) -> M | None:

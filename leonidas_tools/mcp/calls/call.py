@@ -30,28 +30,19 @@ class ServerCall:
 def call_of(
     tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
 ) -> ServerCall:
-    """Return the call for a server."""
-    once = not may_repeat(context, effect)
-    return ServerCall(tool=tool, arguments=arguments, once=once, seconds=seconds_of(context))
+    """Return the call for a server, with the effect and the timeout of the settings, else its own.
 
-
-def may_repeat(context: ToolContext, effect: ToolEffect) -> bool:
-    """Return whether the call may be repeated, by the settings, the registry or the server."""
-    call = context.call
-    if call.settings is not None and call.settings.effect is not None:
-        effect = call.settings.effect
-    elif call.tool is not None:
-        effect = call.tool.metadata.effect
-    return effect is not ToolEffect.ONCE
-
-
-def seconds_of(context: ToolContext) -> float:
-    """Return the timeout of the call; 30 seconds if none is set."""
-    settings, tool = context.call.settings, context.call.tool
-    asked = None if settings is None else settings.timeout
-    if asked is None and tool is not None:
-        asked = tool.metadata.timeout_seconds
-    return _CALL_SECONDS if asked is None else asked
+    `effect` is that of the server's hints, for a tool that is not registered.
+    """
+    settings, registered = context.call.settings, context.call.tool
+    seconds = _CALL_SECONDS
+    if registered is not None:
+        effect = registered.metadata.effect
+        seconds = registered.metadata.timeout_seconds or seconds
+    if settings is not None:
+        effect, seconds = settings.effect or effect, settings.timeout or seconds
+    once = effect is ToolEffect.ONCE
+    return ServerCall(tool=tool, arguments=arguments, once=once, seconds=seconds)
 
 
 def server_down(name: str, reason: str) -> RetryableError:
@@ -66,13 +57,13 @@ def server_down(name: str, reason: str) -> RetryableError:
 def server_lost(name: str, reason: str, *, once: bool) -> ToolError:
     """Return the error of a call during which the connection was lost."""
     message = say("mcp_server_lost", server=name, reason=reason)
-    return _gone(message, "mcp_server_lost", once=once)
+    return _build_error(message, "mcp_server_lost", once=once, status="unavailable", retryable=True)
 
 
 def malformed_answer(name: str, tool: str, *, once: bool) -> ToolError:
     """Return the error of a call whose result does not match the tool's description."""
     message = say("mcp_malformed_answer", tool=tool, server=name)
-    return _ended(message, "mcp_malformed_answer", once=once)
+    return _build_error(message, "mcp_malformed_answer", once=once)
 
 
 def too_long_answer(name: str, tool: str, size: str) -> ToolError:
@@ -84,20 +75,14 @@ def too_long_answer(name: str, tool: str, size: str) -> ToolError:
 def asks_without_end(name: str, tool: str, rounds: int, *, once: bool) -> ToolError:
     """Return the error of a call for which the server kept requesting input."""
     message = say("mcp_asks_without_end", tool=tool, server=name, rounds=rounds)
-    return _ended(message, "mcp_asks_without_end", once=once)
+    return _build_error(message, "mcp_asks_without_end", once=once)
 
 
-def _gone(said: MessageText, reason_code: str, *, once: bool) -> ToolError:
-    """Return the error of a call that can be retried, unless its effect must not happen twice."""
+def _build_error(
+    message: MessageText, reason_code: str, *, once: bool, **details: Any
+) -> ToolError:
+    """Return an error with these details; with `once`, the effect of the call is unknown."""
     if once:
-        return _unknown(said, reason_code)
-    return ToolError(said, status="unavailable", retryable=True, reason_code=reason_code)
-
-
-def _ended(said: MessageText, reason_code: str, *, once: bool) -> ToolError:
-    return _unknown(said, reason_code) if once else ToolError(said, reason_code=reason_code)
-
-
-def _unknown(said: MessageText, reason_code: str) -> ToolError:
-    message = join(said, say("mcp_effect_unknown"))
-    return ToolError(message, status="unknown_outcome", reason_code=reason_code)
+        message = join(message, say("mcp_effect_unknown"))
+        details = {"status": "unknown_outcome"}
+    return ToolError(message, reason_code=reason_code, **details)

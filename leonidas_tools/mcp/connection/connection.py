@@ -225,7 +225,7 @@ class MCPConnection:
         self._calls.add(ended)
         try:
             with self._health.call(call.seconds):
-                answer = await self._answer(call, on_progress)
+                answer = await self._send(call, on_progress)
             return to_result(answer, note=self._checked.note_on(call.tool, answer))
         except MCPError as error:
             raise self._tool_error(error, call) from error
@@ -239,7 +239,7 @@ class MCPConnection:
             self._calls.discard(ended)
             ended.set_result(None)
 
-    def why(self, error: BaseException | None) -> str:
+    def explain(self, error: BaseException | None) -> str:
         """Return why the connection failed or ended, without secrets."""
         error = root_error(error)
         if isinstance(error, ConfigurationError):
@@ -374,7 +374,7 @@ class MCPConnection:
             return self._redact(self.lost)
         return say("mcp_closed") if self._closed else None
 
-    async def _answer(self, call: ServerCall, on_progress: OnProgress) -> mcp_types.CallToolResult:
+    async def _send(self, call: ServerCall, on_progress: OnProgress) -> mcp_types.CallToolResult:
         if request := self._resource_tools.request(self._client, call.tool, call.arguments):
             return await request
         return await self._client.call_tool(
@@ -404,8 +404,8 @@ class MCPConnection:
 
 def _reason(error: BaseException | None) -> str:
     if isinstance(error, MCPError) and error.code in UNREADABLE:
-        what = error.message if error.code == TOO_LONG else "invalid output"
-        return f"it answered with {what}"
+        answer = error.message if error.code == TOO_LONG else "invalid output"
+        return f"it answered with {answer}"
     return reason_of(error)
 
 

@@ -23,32 +23,32 @@ class HealthCheck:
     compute. A running call therefore extends the limit up to the timeout of the call, but no
     longer: the caller has then given up, and a silent server is useless for the next call.
 
-    An error response to `ask` also counts as a response. Without `every_seconds`, the server is
+    An error response to `ping` also counts as a response. Without `every_seconds`, the server is
     pinged only after a cancelled call.
     """
 
     def __init__(
         self,
-        ask: Callable[[], Awaitable[object]],
+        ping: Callable[[], Awaitable[object]],
         *,
         every_seconds: float | None,
         limit_seconds: float,
     ) -> None:
         self.last_ping_seconds: float | None = None
         """Round-trip time of the last answered ping."""
-        self._ask = ask
+        self._ping = ping
         self._every = math.inf if every_seconds is None else every_seconds
         self._limit = limit_seconds
         self._loop = asyncio.get_running_loop()
         self._heard_at = self._loop.time()
         self._calls: dict[object, float] = {}
-        self._in_doubt = self._asking = False
+        self._in_doubt = self._is_pinging = False
         self._news = asyncio.Event()
 
     def heard(self) -> None:
         """Record that the server has sent data."""
         self._heard_at = self._loop.time()
-        if self._asking:
+        if self._is_pinging:
             self._news.set()
 
     @contextmanager
@@ -63,44 +63,44 @@ class HealthCheck:
             raise
         finally:
             del self._calls[call]
-            if self._in_doubt or self._asking:  # otherwise, no deadline has changed
+            if self._in_doubt or self._is_pinging:  # otherwise, no deadline has changed
                 self._news.set()
 
     async def wait_until_lost(self) -> None:
         """Wait until the server no longer answers pings."""
         while True:
-            await self._reached(self._ask_at)
+            await self._wait_until(self._next_ping_at)
             self._in_doubt = False
-            if not await self._answers():
+            if not await self._is_answered():
                 return
 
-    async def _answers(self) -> bool:
-        asked_at, calls = self._loop.time(), set(self._calls)
+    async def _is_answered(self) -> bool:
+        pinged_at, calls = self._loop.time(), set(self._calls)
 
         def gone_at() -> float:
-            if self._heard_at >= asked_at:
-                return asked_at
+            if self._heard_at >= pinged_at:
+                return pinged_at
             excuses = (self._calls[call] for call in calls if call in self._calls)
-            return max(asked_at + self._limit, *excuses, 0)
+            return max(pinged_at + self._limit, *excuses, 0)
 
-        self._asking = True
-        asking = asyncio.ensure_future(self._ask())
+        self._is_pinging = True
+        ping = asyncio.ensure_future(self._ping())
         try:
-            await self._reached(gone_at)
-            if self._heard_at < asked_at:
+            await self._wait_until(gone_at)
+            if self._heard_at < pinged_at:
                 return False
-            answered, _ = await asyncio.wait({asking}, timeout=self._limit)
+            answered, _ = await asyncio.wait({ping}, timeout=self._limit)
             if answered:
-                self.last_ping_seconds = self._loop.time() - asked_at
+                self.last_ping_seconds = self._loop.time() - pinged_at
             return True
         finally:
-            self._asking = False
-            asking.cancel()
+            self._is_pinging = False
+            ping.cancel()
 
-    def _ask_at(self) -> float:
+    def _next_ping_at(self) -> float:
         return self._loop.time() if self._in_doubt else self._heard_at + self._every
 
-    async def _reached(self, moment: Callable[[], float]) -> None:
+    async def _wait_until(self, moment: Callable[[], float]) -> None:
         """Wait for a deadline that may change."""
         while (left := moment() - self._loop.time()) > 0:
             self._news.clear()

@@ -37,19 +37,20 @@ async def keep_connected(
 ) -> None:
     """Connect, and reconnect after a delay, as long as the server `is_wanted`.
 
-    `serve` returns the seconds that a lost connection was ready, 0 if it never was. It returns
-    `None` if the connection ended on purpose. A slow attempt that fails is not a stable connection.
+    `serve` returns the seconds that a lost connection was ready, 0 if it never was, and `None` if
+    the next one needs no delay. A slow attempt that fails is not a stable connection.
     """
     attempt = 0
     while True:
         await until_needed()
         ready_seconds = await serve()
+        if ready_seconds is None:
+            continue
         if not is_wanted():
             return
-        if ready_seconds is not None:
-            attempt = 0 if ready_seconds > _STEADY_SECONDS else attempt
-            await asyncio.sleep(delay_seconds(attempt))
-            attempt += 1
+        attempt = 0 if ready_seconds > _STEADY_SECONDS else attempt
+        await asyncio.sleep(delay_seconds(attempt))
+        attempt += 1
 
 
 async def send(

@@ -20,8 +20,8 @@ from leonidas_tools.mcp.transport.http import LOGIN_NEEDED, WRONG_PATH, WRONG_PA
 from leonidas_tools.mcp.transport.reasons import (
     StrangeAnswerError,
     breaks_protocol,
+    request_reason,
     root_error,
-    why,
 )
 from leonidas_tools.mcp.transport.tls import tls_context, tls_reason
 from leonidas_tools.redaction.addresses import shown_place
@@ -46,7 +46,7 @@ _HELLO = {
 }
 
 
-async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
+async def check_address(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
     """Resolve the host, connect, and negotiate TLS; stop at the first failure."""
     parts = urlsplit(str(settings.url))
     host = str(parts.hostname)
@@ -55,16 +55,16 @@ async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
     if proxy and not proxy_bypass(host):
         yield ok("proxy", f"{shown_place(proxy)}, from the system settings")
         return
-    for look in (_name, _port):
-        finding = await look(host, port)
+    for check in (_check_name, _check_port):
+        finding = await check(host, port)
         yield finding
         if finding.outcome == "failed":
             return
     if parts.scheme == "https":
-        yield await _tls(settings, host, port)
+        yield await _check_tls(settings, host, port)
 
 
-async def elsewhere(settings: MCPServerSettings) -> str | None:
+async def find_server(settings: MCPServerSettings) -> str | None:
     """Return another URL of the same host at which an MCP server answers, if there is one."""
     parts = urlsplit(str(settings.url))
     try:
@@ -81,7 +81,7 @@ async def elsewhere(settings: MCPServerSettings) -> str | None:
     return None
 
 
-def may_be_elsewhere(error: Exception) -> bool:
+def is_wrong_path(error: Exception) -> bool:
     """Return whether an error suggests that another path of the same host is right."""
     match root_error(error):
         case MCPError() as refused:
@@ -103,7 +103,7 @@ def needs_login(error: Exception) -> bool:
             return isinstance(cause, LoginRequiredError)
 
 
-async def _name(host: str, port: int) -> CheckResult:
+async def _check_name(host: str, port: int) -> CheckResult:
     begun = time.perf_counter()
     try:
         async with asyncio.timeout(_SECONDS):
@@ -120,7 +120,7 @@ async def _name(host: str, port: int) -> CheckResult:
     return ok("name", addresses, time.perf_counter() - begun)
 
 
-async def _port(host: str, port: int) -> CheckResult:
+async def _check_port(host: str, port: int) -> CheckResult:
     begun = time.perf_counter()
     try:
         async with asyncio.timeout(_SECONDS):
@@ -134,14 +134,14 @@ async def _port(host: str, port: int) -> CheckResult:
     except OSError as error:
         return failed(
             "connection",
-            f"port {port}: {why(error)}",
+            f"port {port}: {request_reason(error)}",
             "start the server, or correct the port of the url",
         )
     writer.close()
     return ok("connection", f"port {port} is open", time.perf_counter() - begun)
 
 
-async def _tls(settings: MCPServerSettings, host: str, port: int) -> CheckResult:
+async def _check_tls(settings: MCPServerSettings, host: str, port: int) -> CheckResult:
     begun = time.perf_counter()
     try:
         context = await tls_context(settings)
@@ -153,7 +153,7 @@ async def _tls(settings: MCPServerSettings, host: str, port: int) -> CheckResult
         message, _, hint = tls_reason(error).partition("; ")
         return failed("TLS", message, hint or None)
     except (OSError, TimeoutError) as error:
-        return failed("TLS", why(error))
+        return failed("TLS", request_reason(error))
     certificate = writer.get_extra_info("peercert") or {}
     writer.close()
     until = certificate.get("notAfter")

@@ -33,7 +33,7 @@ _INSTALL = {
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".jar")
 
 
-def before_start(settings: MCPServerSettings) -> Iterator[CheckResult]:
+def check_before_start(settings: MCPServerSettings) -> Iterator[CheckResult]:
     """Check the directory, the command, its arguments and its variables."""
     cwd = settings.cwd
     if cwd is not None and not Path(cwd).is_dir():
@@ -43,12 +43,12 @@ def before_start(settings: MCPServerSettings) -> Iterator[CheckResult]:
             "correct `cwd`; a relative path starts where Leonidas is started",
         )
         return
-    yield _command(settings)
-    yield from _arguments(settings)
-    yield from _variables(settings)
+    yield _check_command(settings)
+    yield from _check_arguments(settings)
+    yield from _check_variables(settings)
 
 
-def _command(settings: MCPServerSettings) -> CheckResult:
+def _check_command(settings: MCPServerSettings) -> CheckResult:
     command = str(settings.command)
     path = settings.env.get("PATH", os.environ.get("PATH", os.defpath))
     executable = shutil.which(command, path=path)
@@ -73,7 +73,7 @@ def _command(settings: MCPServerSettings) -> CheckResult:
     return failed("command", missing, hint)
 
 
-def _arguments(settings: MCPServerSettings) -> Iterator[CheckResult]:
+def _check_arguments(settings: MCPServerSettings) -> Iterator[CheckResult]:
     name = Path(str(settings.command)).name.lower()
     if name == "npx" and not {"-y", "--yes"} & set(settings.args):
         yield note(
@@ -93,7 +93,7 @@ def _arguments(settings: MCPServerSettings) -> Iterator[CheckResult]:
             )
 
 
-def _variables(settings: MCPServerSettings) -> Iterator[CheckResult]:
+def _check_variables(settings: MCPServerSettings) -> Iterator[CheckResult]:
     empty = sorted(name for name, value in settings.env.items() if not value.strip())
     if empty:
         yield note(
@@ -177,7 +177,7 @@ def hint_for(
             "it must print only MCP messages on standard output, and all else on standard error; "
             "or it is not an MCP server"
         )
-    hint = _of_output(output)
+    hint = _hint_from_output(output)
     if hint is not None:
         return hint
     if is_late:
@@ -189,7 +189,7 @@ def hint_for(
     return None
 
 
-def _of_output(output: str) -> str | None:
+def _hint_from_output(output: str) -> str | None:
     if re.search(_OLD, output):
         return "it needs a newer Node.js: https://nodejs.org"
     variable = re.search(_VARIABLE, output)

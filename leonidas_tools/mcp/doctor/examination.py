@@ -14,10 +14,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp.calls.call import ServerCall
 from leonidas_tools.mcp.connection.connection import MCPConnection
-from leonidas_tools.mcp.doctor.address import elsewhere, may_be_elsewhere, needs_login, on_the_way
+from leonidas_tools.mcp.doctor.address import (
+    check_address,
+    find_server,
+    is_wrong_path,
+    needs_login,
+)
 from leonidas_tools.mcp.doctor.check_result import CheckResult, failed, note, ok
-from leonidas_tools.mcp.doctor.command import before_start, hint_for
-from leonidas_tools.mcp.listing.definitions import DefinitionReader, described
+from leonidas_tools.mcp.doctor.command import check_before_start, hint_for
+from leonidas_tools.mcp.listing.definitions import DefinitionReader, definition_of
 from leonidas_tools.mcp.transport.reasons import root_error, with_place
 from leonidas_tools.mcp.trust.pins import Pins, PinsError, identity_of
 from leonidas_tools.mcp.trust.quarantine import fields_of
@@ -54,19 +59,19 @@ async def examine(
     """
     if not settings.enabled:
         report(note("settings", "it is disabled", "set `enabled: true` to enable it"))
-    async for finding in _before(settings):
+    async for finding in _check_before_connecting(settings):
         report(finding)
         if finding.outcome == "failed":
             return False
-    return await _Examination(name, settings, report).works(before_call if call else None)
+    return await _Examination(name, settings, report).run(before_call if call else None)
 
 
-async def _before(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
+async def _check_before_connecting(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
     if settings.command is None:
-        async for finding in on_the_way(settings):
+        async for finding in check_address(settings):
             yield finding
     else:
-        for finding in before_start(settings):
+        for finding in check_before_start(settings):
             yield finding
 
 
@@ -81,14 +86,14 @@ class _Examination:
         self._connection = MCPConnection(name, settings)
         self._step = "start" if settings.command is not None else "protocol"
 
-    async def works(self, before_call: Callable[[str], None] | None) -> bool:
+    async def run(self, before_call: Callable[[str], None] | None) -> bool:
         connection = self._connection
         guard = asyncio.timeout(connection.limit_seconds)
         try:
             async with guard, connection:
-                self._report(self._connected())
+                self._report(self._check_protocol())
                 self._step = "tools"
-                tools = await self._run(await connection.tools())
+                tools = await self._check_tools(await connection.tools())
                 if tools is None:
                     return False
                 self._step = "ping"
@@ -96,24 +101,24 @@ class _Examination:
                 guard.reschedule(None)
                 if before_call is None:
                     return True
-                answered = await self._called(tools, before_call)
-                self._report(answered)
-                return answered.outcome != "failed"
+                answer = await self._call_tool(tools, before_call)
+                self._report(answer)
+                return answer.outcome != "failed"
         except Exception as error:  # noqa: BLE001 - any error is a finding
             if self._discovers and connection.needs_initialize and not guard.expired():
                 self._discovers = False
                 self._connection = MCPConnection(self._name, self._settings, discovers=False)
-                return await self.works(before_call)
-            self._report(await self._failed(error, gave_up=guard.expired()))
+                return await self.run(before_call)
+            self._report(await self._explain(error, gave_up=guard.expired()))
         return False
 
-    def _connected(self) -> CheckResult:
+    def _check_protocol(self) -> CheckResult:
         status = self._connection.status
         version = status["protocol_version"]
         era = "without sessions" if version in MODERN_PROTOCOL_VERSIONS else "with a session"
         return ok(self._step, f"it uses MCP {version}, {era}", status["connect_seconds"])
 
-    async def _run(self, listed: Listing) -> list[mcp_types.Tool] | None:
+    async def _check_tools(self, listed: Listing) -> list[mcp_types.Tool] | None:
         """Report the usable tools, and return them; `None` if all are in quarantine."""
         # An examination does not use the tools, so it must not pin them.
         unpinned = self._settings.model_copy(update={"pin": "off"})
@@ -155,7 +160,7 @@ class _Examination:
             return {tool.name: "may have changed: its pin cannot be read" for tool in tools}
         secrets = KnownSecrets(self._settings.secrets())
         pins = {
-            tool.name: pinned[tool.name].seen(described(tool, secrets))
+            tool.name: pinned[tool.name].seen(definition_of(tool, secrets))
             for tool in tools
             if tool.name in pinned
         }
@@ -170,7 +175,7 @@ class _Examination:
         await self._connection.ping()
         return ok("ping", "it responds", time.perf_counter() - begun)
 
-    async def _called(
+    async def _call_tool(
         self, tools: list[mcp_types.Tool], before_call: Callable[[str], None]
     ) -> CheckResult:
         tool = min(filter(_is_harmless, tools), key=_parameters, default=None)
@@ -200,10 +205,10 @@ class _Examination:
             seconds=time.perf_counter() - begun,
         )
 
-    async def _failed(self, error: Exception, *, gave_up: bool) -> CheckResult:
+    async def _explain(self, error: Exception, *, gave_up: bool) -> CheckResult:
         settings, connection = self._settings, self._connection
         # After the timeout, the end of the server is a consequence, not the reason.
-        reason = with_place(say("mcp_late"), settings.url) if gave_up else connection.why(error)
+        reason = with_place(say("mcp_late"), settings.url) if gave_up else connection.explain(error)
         if settings.command is not None:
             is_late = connection.lost is None and isinstance(root_error(error), TimeoutError)
             output = connection.last_output
@@ -216,8 +221,8 @@ class _Examination:
             )
             return failed(self._step, reason + output, hint)
         message, _, hint = reason.partition("; ")
-        if not gave_up and may_be_elsewhere(error):
-            other = await elsewhere(settings)
+        if not gave_up and is_wrong_path(error):
+            other = await find_server(settings)
             if other is not None:
                 hint = f"an MCP server responds at {other}: set that url"
         if needs_login(error):

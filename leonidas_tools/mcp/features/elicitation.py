@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -68,7 +69,7 @@ class Elicitation:
     ) -> mcp_types.ElicitResult:
         """Ask the user, and return the answer; decline a question that cannot be asked."""
         try:
-            call = self._calls.asking()
+            call = self._calls.find_asking()
             if call is None:
                 raise UnaskableError("the call that it belongs to is unknown")  # noqa: TRY301 - logged below
             if not self._requests.admits(_MAX_PER_MINUTE, monotonic()):
@@ -96,7 +97,7 @@ class Elicitation:
             raise UnaskableError("its requested schema is invalid") from error
         return Inquiry(
             rule="elicitation",
-            title=lambda language, words: asks(self._server, message, schema, language, words),
+            title=partial(describe_question, self._server, message, schema),
             details={"server": self._server, "message": clean(message)},
             answered=asyncio.get_running_loop().create_future(),
             schema=schema if fields else None,
@@ -119,7 +120,7 @@ class Elicitation:
         message = self._message(params)
         return Inquiry(
             rule="elicitation",
-            title=lambda language, words: opens(self._server, host, message, language, words),
+            title=partial(describe_page, self._server, host, message),
             details={"server": self._server, "message": clean(message), "url": params.url},
             answered=asyncio.get_running_loop().create_future(),
         )
@@ -133,16 +134,16 @@ def _build_result(decision: Decision, why_not: str, *, has_content: bool) -> mcp
     if decision.answer is not Answer.DENY:
         content = dict(decision.arguments or {}) if has_content else None
         return mcp_types.ElicitResult(action="accept", content=content)
-    said_no = why_not in {"refused", "denied_by_rule"}
-    return mcp_types.ElicitResult(action="decline" if said_no else "cancel")
+    is_refused = why_not in {"refused", "denied_by_rule"}
+    return mcp_types.ElicitResult(action="decline" if is_refused else "cancel")
 
 
 def _close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an answer without other properties; raise an error if it is too long."""
     if len(json.dumps(schema)) > _MAX_SCHEMA_LENGTH:
         raise UnaskableError("its requested schema is too long")
-    asked = {key: value for key, value in schema.items() if key != "patternProperties"}
-    return {**asked, "additionalProperties": False}
+    kept = {key: value for key, value in schema.items() if key != "patternProperties"}
+    return {**kept, "additionalProperties": False}
 
 
 def _accept_titles(
@@ -167,19 +168,19 @@ def _accept_titles(
     return lambda answers: validate({name: resolve(name, each) for name, each in answers.items()})
 
 
-def asks(
+def describe_question(
     server: str, message: str, schema: Mapping[str, Any], language: str, words: Wording = AS_IT_IS
 ) -> str:
     """Return a question of a server with its fields.
 
     Example:
         >>> schema = {"properties": {"size": {"enum": ["S", "M"]}, "pin": {}}, "required": ["size"]}
-        >>> asks("shop", "Which one?", schema, "en")
+        >>> describe_question("shop", "Which one?", schema, "en")
         "The server 'shop' asks: Which one? (size: S, M; pin?)"
-        >>> asks("shop", "Log in", {"properties": {"password": {}}}, "en")
+        >>> describe_question("shop", "Log in", {"properties": {"password": {}}}, "en")
         "The server 'shop' asks: Log in (password?) Careful, this is secret: password."
     """
-    said = words.template("mcp_asks", language).format(server=server, message=clean(message))
+    text = words.template("mcp_asks", language).format(server=server, message=clean(message))
     properties = properties_of(schema)
     fields = "; ".join(_field(name, each, schema) for name, each in properties.items())
     secret = ", ".join(clean(name, _MAX_NAME_LENGTH) for name in properties if is_secret_name(name))
@@ -187,7 +188,7 @@ def asks(
         filter(
             None,
             (
-                said,
+                text,
                 f"({fields})" if fields else "",
                 words.template("mcp_secret", language).format(names=secret) if secret else "",
             ),
@@ -195,7 +196,9 @@ def asks(
     )
 
 
-def opens(server: str, host: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
+def describe_page(
+    server: str, host: str, message: str, language: str, words: Wording = AS_IT_IS
+) -> str:
     """Return the sentence for a server's request to open a page."""
     return words.template("mcp_opens", language).format(
         server=server, host=host, message=clean(message)
@@ -214,9 +217,9 @@ def clean(text: str, longest: int = _MAX_SHOWN_LENGTH) -> str:
 
 def _field(name: str, schema: Any, whole: Mapping[str, Any]) -> str:
     title = schema.get("title") if isinstance(schema, dict) else None
-    named = clean(str(title or name), _MAX_NAME_LENGTH)
+    label = clean(str(title or name), _MAX_NAME_LENGTH)
     required = whole.get("required")
     needed = isinstance(required, list) and name in required
     options = [clean(each, _MAX_NAME_LENGTH) for _, each in options_of(schema)]
     shown = ", ".join(options[:_MAX_OPTIONS]) + ("…" if len(options) > _MAX_OPTIONS else "")
-    return f"{named}{'' if needed else '?'}" + (f": {shown}" if shown else "")
+    return f"{label}{'' if needed else '?'}" + (f": {shown}" if shown else "")

@@ -82,7 +82,7 @@ class OngoingCall:
         finally:
             self._asked.remove(inquiry)
             if not inquiry.answered.done():
-                self._take_back(inquiry)
+                self._withdraw(inquiry)
         return inquiry.answered.result()
 
     async def resume(self, context: ToolContext) -> ToolResult:
@@ -111,12 +111,12 @@ class OngoingCall:
         if inquiry is not None and not inquiry.answered.done():
             inquiry.answered.set_result((decision, why_not))
 
-    def take_back(self) -> None:
+    def withdraw_all(self) -> None:
         """Withdraw all questions; the request continues as if they were unanswered."""
         for inquiry in tuple(self._asked):
             if not inquiry.answered.done():
                 inquiry.answered.set_result((Decision.deny(), "withdrawn"))
-                self._take_back(inquiry)
+                self._withdraw(inquiry)
 
     def abort(self) -> None:
         """Cancel the request at the server."""
@@ -135,7 +135,7 @@ class OngoingCall:
         fraction = progress / total if total else None
         self.context.progress(message, fraction=fraction, progress=progress)
 
-    def _take_back(self, inquiry: Inquiry) -> None:
+    def _withdraw(self, inquiry: Inquiry) -> None:
         self._news.set()
         if self._paused_at is inquiry and self.on_gone is not None:
             on_gone, self.on_gone = self.on_gone, None
@@ -150,7 +150,7 @@ class OngoingCall:
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener()
-        self.take_back()  # closes the questions, and releases a paused call
+        self.withdraw_all()  # closes the questions, and releases a paused call
         self._news.set()
 
 
@@ -169,7 +169,7 @@ class OngoingCalls:
         call.on_end(lambda: self._running.remove(call))
         return call
 
-    def paused(self, context: ToolContext) -> OngoingCall | None:
+    def take_paused(self, context: ToolContext) -> OngoingCall | None:
         """Return the paused request that this call continues, if there is one."""
         paused = context.session.get(PausedCalls).take(context.call.number)
         return paused if isinstance(paused, OngoingCall) else None
@@ -177,9 +177,9 @@ class OngoingCalls:
     def close(self) -> None:
         """Withdraw all questions: the connection is lost, and no answer would arrive."""
         for call in tuple(self._running):
-            call.take_back()
+            call.withdraw_all()
 
-    def asking(self) -> OngoingCall | None:
+    def find_asking(self) -> OngoingCall | None:
         """Return the call that the current question of the server belongs to.
 
         If the context identifies no call, return the latest call of the

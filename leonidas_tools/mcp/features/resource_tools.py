@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mcp_types
@@ -13,14 +12,15 @@ from leonidas_tools.mcp.features.elicitation import clean
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from mcp.client.client import Client
     from pydantic import BaseModel
 
     from leonidas_tools.settings.models import MCPServerSettings
 
-    Answer: TypeAlias = Callable[[Client, Mapping[str, Any]], Awaitable[mcp_types.CallToolResult]]
+    Request: TypeAlias = Coroutine[Any, Any, mcp_types.CallToolResult]
+    SendRequest: TypeAlias = Callable[[Client, Mapping[str, Any]], Request]
 
 _SEPARATOR = "__"
 _LIST_RESOURCES = "list_resources"
@@ -55,31 +55,25 @@ class ResourceTools:
             found += _prompt_tools(self._server)
         return [tool.model_copy(update={"name": self._name_prefix + tool.name}) for tool in found]
 
-    def request(
-        self, client: Client, tool: str, arguments: Mapping[str, Any]
-    ) -> Coroutine[Any, Any, mcp_types.CallToolResult] | None:
+    def request(self, client: Client, tool: str, arguments: Mapping[str, Any]) -> Request | None:
         """Return the request for a call of one of these tools; `None` for other tools."""
-        answer = self._answers().get(tool)
-        return None if answer is None else _run(partial(answer, client, arguments))
+        send = self._requests().get(tool)
+        return None if send is None else send(client, arguments)
 
     @property
     def _name_prefix(self) -> str:
         # A prefix in the settings is added to every tool.
         return "" if self.settings.prefix else self._server + _SEPARATOR
 
-    def _answers(self) -> dict[str, Answer]:
-        answers: dict[str, Answer] = {}
+    def _requests(self) -> dict[str, SendRequest]:
+        requests: dict[str, SendRequest] = {}
         if self.settings.resources:
-            answers[self._name_prefix + _LIST_RESOURCES] = _list_resources
-            answers[self._name_prefix + _READ_RESOURCE] = _read_resource
+            requests[self._name_prefix + _LIST_RESOURCES] = _list_resources
+            requests[self._name_prefix + _READ_RESOURCE] = _read_resource
         if self.settings.prompts:
-            answers[self._name_prefix + _LIST_PROMPTS] = _list_prompts
-            answers[self._name_prefix + _GET_PROMPT] = _get_prompt
-        return answers
-
-
-async def _run(answer: Callable[[], Awaitable[mcp_types.CallToolResult]]) -> Any:
-    return await answer()
+            requests[self._name_prefix + _LIST_PROMPTS] = _list_prompts
+            requests[self._name_prefix + _GET_PROMPT] = _get_prompt
+        return requests
 
 
 def _resource_tools(name: str) -> list[mcp_types.Tool]:
@@ -205,14 +199,14 @@ async def _get_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types
                 reason_code="unknown_prompt",
             ) from error
         raise
-    said = {"messages": [_message_of_prompt(each) for each in prompt.messages]}
+    messages = [_convert_message(each) for each in prompt.messages]
     content: list[mcp_types.ContentBlock] = [
         each.content for each in prompt.messages if each.content.type != "text"
     ]
-    return mcp_types.CallToolResult(content=content, structured_content=said)
+    return mcp_types.CallToolResult(content=content, structured_content={"messages": messages})
 
 
-def _message_of_prompt(message: mcp_types.PromptMessage) -> dict[str, str]:
+def _convert_message(message: mcp_types.PromptMessage) -> dict[str, str]:
     content = message.content
     if isinstance(content, mcp_types.TextContent):
         return {"role": message.role, "text": content.text}
@@ -239,31 +233,28 @@ def _listing_tool(name: str, description: str) -> mcp_types.Tool:
 
 def _page_of(
     kind: str,
-    things: Sequence[BaseModel],
+    items: Sequence[BaseModel],
     page: mcp_types.PaginatedResult,
     fields: set[str],
     **more: Any,
 ) -> mcp_types.CallToolResult:
     """Return one page of the list, and the cursor of the next one."""
-    said: dict[str, Any] = {kind: _select_fields(things, fields), **more}
+    listed: dict[str, Any] = {kind: _select_fields(items, fields), **more}
     if page.next_cursor is not None:
-        said["next_cursor"] = page.next_cursor
-    left_out = len(things) - _MAX_LISTED
+        listed["next_cursor"] = page.next_cursor
+    left_out = len(items) - _MAX_LISTED
     if left_out > 0:
-        said["left_out"] = left_out
-    return mcp_types.CallToolResult(content=[], structured_content=said)
+        listed["left_out"] = left_out
+    return mcp_types.CallToolResult(content=[], structured_content=listed)
 
 
-def _select_fields(things: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]]:
+def _select_fields(items: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]]:
     """Return the fields that the model needs, for the first 100 items, with short descriptions."""
-    said = [
+    selected = [
         each.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
-        for each in things[:_MAX_LISTED]
+        for each in items[:_MAX_LISTED]
     ]
-    return [_short(each) for each in said]
-
-
-def _short(said: dict[str, Any]) -> dict[str, Any]:
-    if "description" in said:
-        said["description"] = clean(said["description"], _MAX_DESCRIPTION_LENGTH)
-    return said
+    for each in selected:
+        if "description" in each:
+            each["description"] = clean(each["description"], _MAX_DESCRIPTION_LENGTH)
+    return selected

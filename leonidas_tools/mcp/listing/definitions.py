@@ -45,8 +45,9 @@ CallTool: TypeAlias = Callable[
     [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]
 ]
 """Calls a tool of a server: its name, its arguments, the context and its effect."""
-_Made: TypeAlias = tuple["mcp_types.Tool", Mapping[str, Any], Pin | None, bool]
-"""The inputs of a tool: the tool is kept while these are unchanged."""
+_Inputs: TypeAlias = tuple["mcp_types.Tool", Mapping[str, Any], Pin | None]
+"""A listed tool, its fixed arguments, and its pin if it is in quarantine: as long as these are
+unchanged, its `Tool` is kept."""
 _TEXTS = frozenset({"description", "title", "$comment"})
 
 
@@ -70,8 +71,8 @@ class DefinitionReader:
         self._secrets = KnownSecrets(settings.secrets())
         self._names = ListedNames(server)
         self._read_for: MCPServerSettings | None = None
-        self._known: dict[str, tuple[_Made, AnyTool | None]] = {}
-        self._said: list[str] = []
+        self._known: dict[str, tuple[_Inputs, AnyTool | None]] = {}
+        self._logged: list[str] = []
 
     @property
     def are_stale(self) -> bool:
@@ -94,23 +95,23 @@ class DefinitionReader:
         """Return the tools that can be used; the others are skipped with a warning."""
         while True:
             self._read_for = settings = self.settings
-            tools_listed, telling = await self._drop_secret_names(listing.tools)
-            listed, twice = _by_name(tools_listed)
+            harmless, secret_names = await self._drop_secret_names(listing.tools)
+            listed, repeated = _by_name(harmless)
             used, too_many = _select_tools(settings, listed)
             refused = {self._secrets.text(name): why for name, why in listing.refused.items()}
-            named = [*listed, *refused]
-            said, pins, report = await self._check_pins(settings, named, used)
-            report.findings += check_server(self._server, settings, named)
+            names = [*listed, *refused]
+            definitions, report = await self._check_pins(settings, names, used)
+            report.findings += check_server(self._server, settings, names)
             report.left_out |= {
                 name: self._secrets.text(why)
                 for name, why in refused.items()
                 if is_used(settings, name)
-            } | telling
-            tools = await self._read(settings, used, said, pins, report)
+            } | secret_names
+            tools = await self._build_tools(settings, used, definitions, report)
             if settings is self.settings:  # otherwise, the settings have changed meanwhile
-                self._warn([*twice, *too_many])
-                report.after(self.report)
-                report.tell(self._server, self.report)
+                self._warn([*repeated, *too_many])
+                report.find_news(self.report)
+                report.log(self._server, self.report)
                 self.report = report
                 return tools
 
@@ -119,7 +120,7 @@ class DefinitionReader:
     ) -> tuple[list[mcp_types.Tool], dict[str, str]]:
         """Return the tools whose names contain no secret, and the reason for each dropped tool."""
         harmless: list[mcp_types.Tool] = []
-        telling: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for number, tool in enumerate(tools):
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -127,133 +128,126 @@ class DefinitionReader:
             if shown == tool.name:
                 harmless.append(tool)
             else:
-                telling[shown] = "its name contains a secret of the server's settings"
-        return harmless, telling
+                reasons[shown] = "its name contains a secret of the server's settings"
+        return harmless, reasons
 
     def _warn(self, warnings: list[str]) -> None:
         """Log the warnings that are new since the previous listing."""
-        before = set(self._said)
+        before = set(self._logged)
         new = [f" {warning}" for warning in warnings if warning not in before]
         warn_of_few(self._server, new)
-        self._said = warnings
+        self._logged = warnings
 
     async def _check_pins(
-        self, settings: MCPServerSettings, listed: list[str], used: Mapping[str, mcp_types.Tool]
-    ) -> tuple[Mapping[str, ToolDefinition], Mapping[str, Pin] | None, ListingReport]:
-        """Return the definitions of the tools, their pins (`None` if unknown), and a report.
+        self, settings: MCPServerSettings, names: list[str], used: Mapping[str, mcp_types.Tool]
+    ) -> tuple[Mapping[str, ToolDefinition], ListingReport]:
+        """Return the definitions of the tools that may be built, and a report of their changes.
 
-        A definition with a secret is left out.
+        A definition with a secret is left out, and so are all if the quarantine is unknown.
         """
         report = ListingReport(denies=settings.pin == "quarantine")
-        said: dict[str, ToolDefinition] = {}
+        definitions: dict[str, ToolDefinition] = {}
 
-        def look() -> tuple[dict[str, Pin], list[str]]:
-            for name, each in used.items():
-                definition = described(each, self._secrets)
+        def check() -> tuple[dict[str, Pin], list[str]]:
+            for name, tool in used.items():
+                definition = definition_of(tool, self._secrets)
                 try:
                     self._check_secrets(definition)
                 except SchemaError as error:  # not pinned: the pins and their changes are shown
                     report.left_out[name] = str(error)
                 else:
-                    said[name] = definition
-            self._names.keep(listed)
+                    definitions[name] = definition
+            self._names.keep(names)
             if settings.pin == "off":
                 return {}, []
-            pins, new = self._pins.check(said)
+            pins, new = self._pins.check(definitions)
             report.compare({name: pin for name, pin in pins.items() if pin.waiting is not None})
             return pins, new
 
         # A separate thread: the disk may be slow, and another process may lock the file.
         worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-pins")
         try:
-            pins, new = await asyncio.get_running_loop().run_in_executor(worker, look)
+            pins, new = await asyncio.get_running_loop().run_in_executor(worker, check)
         except PinsError as error:
             report.pins_error = str(error)
-            if settings.pin == "quarantine":
-                report.unknown = sorted(said)
-                return said, None, report
-            return said, {}, report
+            if report.denies:
+                report.unknown = sorted(definitions)
+                return {}, report
+            return definitions, report
         finally:
             worker.shutdown(wait=False)
         report.new = new if len(new) < len(pins) else []
-        return said, pins, report
+        return definitions, report
 
-    async def _read(
+    async def _build_tools(
         self,
         settings: MCPServerSettings,
         used: Mapping[str, mcp_types.Tool],
         definitions: Mapping[str, ToolDefinition],
-        pins: Mapping[str, Pin] | None,
         report: ListingReport,
     ) -> list[AnyTool]:
-        known: dict[str, tuple[_Made, AnyTool | None]] = {}
-        seconds, most_seconds = 0.0, _MAX_SECONDS + _SECONDS_EACH * len(used)
-        for name, definition in used.items() if pins is not None else ():
+        known: dict[str, tuple[_Inputs, AnyTool | None]] = {}
+        seconds, max_seconds = 0.0, _MAX_SECONDS + _SECONDS_EACH * len(used)
+        for name, definition in definitions.items():
             if len(known) % _SLICE == 0:
                 await asyncio.sleep(0)
-            if name not in definitions:
-                continue
-            said = settings.tools.get(name)
-            changed = report.changed.get(name)
-            made = (definition, {} if said is None else said.arguments, changed, report.denies)
-            before = self._known.get(name)
-            if before is None or before[0] != made:
-                if seconds > most_seconds:
+            configured = settings.tools.get(name)
+            fixed = {} if configured is None else configured.arguments
+            inputs = (used[name], fixed, report.changed.get(name) if report.denies else None)
+            inputs_before, tool = self._known.get(name, (None, None))
+            if inputs_before != inputs:
+                if seconds > max_seconds:
                     report.left_out[name] = f"reading the tools before it took {seconds:.1f} s"
                     continue
                 began = time.thread_time()
-                before = (made, self._build_tool(made, definitions[name], report))
+                tool = self._build_tool(inputs, definition, report)
                 seconds += time.thread_time() - began
                 await asyncio.sleep(0)  # compiling its schemas may have taken long
-            elif before[1] is None:
+            elif tool is None:
                 report.remember(self.report, name, self._key(name))
-            known[name] = before
+            known[name] = inputs, tool
         self._known = known
         return [tool for _, tool in known.values() if tool is not None]
 
     def _build_tool(
-        self, made: _Made, said: ToolDefinition, report: ListingReport
+        self, inputs: _Inputs, definition: ToolDefinition, report: ListingReport
     ) -> AnyTool | None:
-        definition, fixed, changed, denies = made
-        if changed is not None and denies:
-            said = changed.trusted
-        if without_unseen(said.description) != said.description:
-            report.unseen.append(definition.name)
+        listed, fixed, quarantined = inputs
+        if quarantined is not None:
+            definition = quarantined.trusted
+        if without_unseen(definition.description) != definition.description:
+            report.unseen.append(listed.name)
         try:
-            if definition.execution and definition.execution.task_support == "required":
+            if listed.execution and listed.execution.task_support == "required":
                 raise SchemaError("it runs only as a task, which the protocol no longer has")  # noqa: TRY301 - reported below
-            parameters, values = self._parameters(said), dict(fixed)
+            self._check_secrets(definition)
+            parameters = visible_schema(upgrade_schema(definition.input_schema))
+            values = dict(fixed)
             if fixed:
                 ArgumentValidator(parameters)
                 parameters, values = fix(parameters, fixed)
-            return self._tool(said, parameters, values, denied=changed is not None and denies)
+            return self._tool(definition, parameters, values, denied=quarantined is not None)
         except SchemaError as error:
-            report.left_out[definition.name] = self._secrets.text(str(error))
+            report.left_out[listed.name] = self._secrets.text(str(error))
         except ConfigurationError as error:
-            key = self._key(definition.name)
+            key = self._key(listed.name)
             report.findings.append(Finding(severity="error", key=key, message=error.message))
         return None
 
-    def _parameters(self, said: ToolDefinition) -> dict[str, Any]:
-        """Return the schema of the arguments; raise an error if it contains a secret."""
-        self._check_secrets(said)
-        visible: dict[str, Any] = visible_schema(upgrade_schema(said.input_schema))
-        return visible
-
-    def _check_secrets(self, said: ToolDefinition) -> None:
-        if self._secrets(said.input_schema) != said.input_schema:
+    def _check_secrets(self, definition: ToolDefinition) -> None:
+        if self._secrets(definition.input_schema) != definition.input_schema:
             raise SchemaError("its parameters contain a secret of the server's settings")
 
     def _tool(
         self,
-        described: ToolDefinition,
+        definition: ToolDefinition,
         parameters: Mapping[str, Any],
         fixed: Mapping[str, Any],
         *,
         denied: bool,
     ) -> AnyTool:
-        name, effect, call = described.name, ToolEffect(described.effect), self._call
-        description = without_unseen(described.description)
+        name, effect, call = definition.name, ToolEffect(definition.effect), self._call
+        description = without_unseen(definition.description)
 
         # No MCP tool has an argument with the name of this parameter.
         async def run(leonidas_tool_context: ToolContext, **arguments: Any) -> ToolResult:
@@ -270,7 +264,7 @@ class DefinitionReader:
             tags=("mcp", self._server),
             origin=ToolOrigin(server=self._server, tool=name, identity=self._identity),
             fixed=fixed,
-            destructive=described.destructive,
+            destructive=definition.destructive,
             quarantine=say("mcp_tool_changed", tool=name, server=self._server) if denied else None,
         )
         _ = tool.metadata  # computed now, while the event loop runs, not when all are registered
@@ -283,11 +277,11 @@ class DefinitionReader:
 def _by_name(tools: Iterable[mcp_types.Tool]) -> tuple[dict[str, mcp_types.Tool], list[str]]:
     """Return the tools by name, and warnings about duplicate names."""
     listed: dict[str, mcp_types.Tool] = {}
-    twice: dict[str, None] = {}
+    repeated: dict[str, None] = {}
     for tool in tools:
         if listed.setdefault(tool.name, tool) is not tool:
-            twice[tool.name] = None
-    return listed, [f"lists {name!r} twice; the first is used" for name in twice]
+            repeated[tool.name] = None
+    return listed, [f"lists {name!r} twice; the first is used" for name in repeated]
 
 
 def _select_tools(
@@ -298,20 +292,19 @@ def _select_tools(
     most = settings.max_tools
     if not most or len(used) <= most:
         return used, []
-    said = f"has {len(used)} tools, of which the first {most} are used: see its max_tools"
-    return dict(itertools.islice(used.items(), most)), [said]
+    warning = f"has {len(used)} tools, of which the first {most} are used: see its max_tools"
+    return dict(itertools.islice(used.items(), most)), [warning]
 
 
-def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefinition:
+def definition_of(tool: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefinition:
     """Return the definition of a tool in its pinned and declared form, without secrets."""
+    description = shorten(tool.description or tool.title or "", _MAX_DESCRIPTION_LENGTH)
     return ToolDefinition(
-        name=definition.name,
-        description=secrets.text(
-            shorten(definition.description or definition.title or "", _MAX_DESCRIPTION_LENGTH)
-        ),
-        input_schema=schema_without(secrets, definition.input_schema, fewer_options=True),
-        effect=effect_of(definition.annotations).value,
-        destructive=bool(definition.annotations and definition.annotations.destructive_hint),
+        name=tool.name,
+        description=secrets.text(description),
+        input_schema=schema_without(secrets, tool.input_schema, fewer_options=True),
+        effect=effect_of(tool.annotations).value,
+        destructive=bool(tool.annotations and tool.annotations.destructive_hint),
     )
 
 

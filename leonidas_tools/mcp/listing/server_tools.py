@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from leonidas_tools.mcp.listing.tool_names import (
     ListedNames,
     belongs_to_other_server,
-    called,
     configured_name,
     is_used,
+    model_name,
     name_for,
 )
 from leonidas_tools.redaction.visible import visible_logger
@@ -56,8 +56,8 @@ class ServerTools:
         names, first = frozenset(listed.names()), listed.first()
         self._first = None if first is None else frozenset(first)
         """Tools of the first listing; late tools of other servers do not get their names."""
-        self._expected = self._called(names & (self._first or frozenset()))
-        self._expected_late = self._called(names - (self._first or frozenset()))
+        self._expected = self._model_names(names & (self._first or frozenset()))
+        self._expected_late = self._model_names(names - (self._first or frozenset()))
         self._is_known = bool(self._expected | self._expected_late)
 
     def registered(self) -> list[AnyTool]:
@@ -67,38 +67,38 @@ class ServerTools:
 
     def expects(self, name: str, *, late: bool = True) -> bool:
         """Return whether a tool of the server, if `late` even a late one, had this name before."""
-        name = called(name)
+        name = model_name(name)
         return name in self._expected or (late and name in self._expected_late)
 
-    def may_bring(self, name: str) -> bool:
+    def may_list(self, name: str) -> bool:
         """Return whether the listing is still unknown, and may contain a tool of this name."""
         if self._is_known:
             return False
         prefix = configured_name("", self.settings) or ""
-        renamed = {said.name for said in self.settings.tools.values()}
+        renamed = {each.name for each in self.settings.tools.values()}
         return name in renamed or name.startswith(prefix)
 
     def update(self, tools: list[AnyTool]) -> None:
         """Register new and changed tools, and remove tools that are no longer listed."""
         self._expected = self._expected_late = frozenset()
         self._is_known = True
-        listed = {tool.name: tool for tool in self._own(tools)}
+        listed = {tool.name: tool for tool in self._drop_foreign(tools)}
         for gone in self._listed.keys() - listed.keys():
-            self._take_out(gone)
+            self._unregister(gone)
         for name, tool in listed.items():
             configured = configured_name(name, self.settings)
             if configured != self._configured.get(name):
-                self._take_out(name)
+                self._unregister(name)
                 self._names.pop(name, None)
                 self._listed.pop(name, None)
             self._configured[name] = configured
             if self._listed.get(name) is not tool:
-                self._put(name, tool)
+                self._register(name, tool)
         self._listed = listed
         if self._first is None:
             self._first = frozenset(listed)
 
-    def _own(self, tools: list[AnyTool]) -> list[AnyTool]:
+    def _drop_foreign(self, tools: list[AnyTool]) -> list[AnyTool]:
         """Return the tools that rules for another server do not apply to."""
         others = self._others(self._server)
         own = [
@@ -117,9 +117,9 @@ class ServerTools:
         """Remove all tools."""
         self.update([])
 
-    def _put(self, name: str, tool: AnyTool) -> None:
+    def _register(self, name: str, tool: AnyTool) -> None:
         if self._is_ours(name):
-            self._registry.replace(_named(tool, self._names[name]))
+            self._registry.replace(_rename(tool, self._names[name]))
             return
         is_first = self._first is None or name in self._first
         is_late = not is_first and self._configured[name] is None
@@ -128,7 +128,7 @@ class ServerTools:
             name,
             self.settings,
             is_taken=lambda wanted: self._is_taken(wanted, is_late=is_late),
-            had=self._names.get(name),
+            previous=self._names.get(name),
             others=self._others(self._server),
         )
         self._names[name] = chosen
@@ -143,15 +143,15 @@ class ServerTools:
                 chosen,
                 name if configured is None else configured,
             )
-        self._registry.register(_named(tool, chosen))
+        self._registry.register(_rename(tool, chosen))
 
     def _is_taken(self, name: str, *, is_late: bool) -> bool:
         # The name that a model uses for another tool is taken: `send_mail` for "send mail".
-        known = (self._registry.find(each) for each in (name, called(name)))
+        known = (self._registry.find(each) for each in (name, model_name(name)))
         is_known = name in self._registry or any(tool is not None for tool in known)
         return is_known or self._is_reserved(self._server, name, is_late)
 
-    def _take_out(self, name: str) -> None:
+    def _unregister(self, name: str) -> None:
         if self._is_ours(name):
             self._registry.unregister(self._names[name])
 
@@ -161,12 +161,12 @@ class ServerTools:
         now = self._registry.get(self._names.get(name, name))
         return before is not None and now is not None and now.function is before.function
 
-    def _called(self, tools: Iterable[str]) -> frozenset[str]:
+    def _model_names(self, tools: Iterable[str]) -> frozenset[str]:
         """Return the names that a model would use for the used ones of these tools."""
         used = (tool for tool in tools if is_used(self.settings, tool))
-        return frozenset(called(configured_name(tool, self.settings) or tool) for tool in used)
+        return frozenset(model_name(configured_name(tool, self.settings) or tool) for tool in used)
 
 
-def _named(tool: AnyTool, name: str) -> AnyTool:
+def _rename(tool: AnyTool, name: str) -> AnyTool:
     # Most keep their name: a copy of 10,000 tools would block the event loop for half a second.
     return tool if tool.name == name else tool.with_options(name=name)

@@ -32,7 +32,7 @@ def name_for(
     settings: MCPServerSettings,
     *,
     is_taken: Callable[[str], bool],
-    had: str | None = None,
+    previous: str | None = None,
     others: Collection[str] = (),
 ) -> str:
     """Return a free name: the configured one, the tool's own, or one with the server's prefix.
@@ -58,11 +58,12 @@ def name_for(
     if configured is not None:
         candidates = [configured, long]
     else:
-        own = [tool] if had is None else [had, tool]
-        candidates = [*(name for name in own if name == long or not _begins(name, others)), long]
+        own = (name for name in (previous, tool) if name is not None)
+        candidates = [name for name in own if name == long or not _has_prefix(name, others)]
+        candidates.append(long)
     for candidate in candidates:
         # Some models accept no dots in names.
-        is_ours = called(candidate).replace(".", "_") in _OURS
+        is_ours = model_name(candidate).replace(".", "_") in _OURS
         if not is_ours and not is_taken(candidate):
             return candidate
     number = 2
@@ -71,20 +72,20 @@ def name_for(
     return f"{long}_{number}"
 
 
-def called(name: str) -> str:
+def model_name(name: str) -> str:
     """Return the name that a model uses for a tool, if no other tool has this name."""
     return legal_names([name])[name]
 
 
 def configured_name(tool: str, settings: MCPServerSettings) -> str | None:
     """Return the name of a tool in the settings, if they set one."""
-    said = settings.tools.get(tool)
-    if said is not None and said.name is not None:
-        return said.name
+    configured = settings.tools.get(tool)
+    if configured is not None and configured.name is not None:
+        return configured.name
     return None if settings.prefix is None else f"{settings.prefix}{_SEPARATOR}{tool}"
 
 
-def beginnings(server: str, settings: MCPServerSettings) -> set[str]:
+def name_prefixes(server: str, settings: MCPServerSettings) -> set[str]:
     """Return the prefixes of the names of a server's tools, by its name and its settings."""
     return {f"{each}{_SEPARATOR}" for each in (server, settings.prefix) if each is not None}
 
@@ -97,13 +98,13 @@ def belongs_to_other_server(server: str, tool: str, others: Collection[str]) -> 
         True
     """
     own = f"{server}{_SEPARATOR}"
-    return _begins(own + tool, [each for each in others if len(each) > len(own)])
+    return _has_prefix(own + tool, [each for each in others if len(each) > len(own)])
 
 
-def _begins(name: str, beginnings: Collection[str]) -> bool:
+def _has_prefix(name: str, prefixes: Collection[str]) -> bool:
     """Return whether a name, or the name that a model uses for it, has one of these prefixes."""
-    known = called(name).replace(".", "_")
-    return any(each.startswith(tuple(beginnings)) for each in (name, known))
+    known = model_name(name).replace(".", "_")
+    return any(each.startswith(tuple(prefixes)) for each in (name, known))
 
 
 class ListedNames:

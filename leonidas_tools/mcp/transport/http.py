@@ -24,7 +24,12 @@ from leonidas_tools.mcp.auth.failures import (
 )
 from leonidas_tools.mcp.auth.request_bounds import leads_away
 from leonidas_tools.mcp.transport.limits import ResponseLimits
-from leonidas_tools.mcp.transport.reasons import PATH_HINT, StrangeAnswerError, status_text, why
+from leonidas_tools.mcp.transport.reasons import (
+    PATH_HINT,
+    StrangeAnswerError,
+    request_reason,
+    status_text,
+)
 from leonidas_tools.mcp.transport.tls import tls_context
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.addresses import shown_place
@@ -224,13 +229,13 @@ class ReportingClient(httpx2.AsyncClient):
             NotAuthorizedError,
         ) as error:
             code = LOGIN_NEEDED if isinstance(error, LoginRequiredError) else NOT_SENT
-            return self._failed(request, code, _where(error, request))
+            return self._fail(request, code, _explain(error, request))
         except (httpx2.TransportError, httpx2.DecodingError) as error:
-            return self._failed(request, CONNECTION_CLOSED, _where(error, request))
+            return self._fail(request, CONNECTION_CLOSED, _explain(error, request))
         if response.status_code >= httpx2.codes.BAD_REQUEST:
-            return self._refused(request, response, _json_rpc_error(await response.aread()))
-        strange = _strange(response)
-        return response if strange is None else self._failed(request, *strange)
+            return self._convert_refusal(request, response, _json_rpc_error(await response.aread()))
+        problem = _find_problem(response)
+        return response if problem is None else self._fail(request, *problem)
 
     async def _authorized(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if self._fresh_headers is not None:
@@ -240,10 +245,10 @@ class ReportingClient(httpx2.AsyncClient):
             return await self._limits.apply(response)
         except (OAuthFlowError, ValidationError) as error:
             # Raised outside `except`: the cause quotes the response of the authorization server.
-            why_not, is_needed = reason(error), isinstance(error, LoginNeededError)
-        raise (LoginRequiredError if is_needed else NotAuthorizedError)(why_not, request=request)
+            text, is_needed = reason(error), isinstance(error, LoginNeededError)
+        raise (LoginRequiredError if is_needed else NotAuthorizedError)(text, request=request)
 
-    def _refused(
+    def _convert_refusal(
         self, request: httpx2.Request, response: httpx2.Response, error: Mapping[str, Any]
     ) -> httpx2.Response:
         status = response.status_code
@@ -251,7 +256,7 @@ class ReportingClient(httpx2.AsyncClient):
             status == httpx2.codes.NOT_FOUND
             or (status == httpx2.codes.BAD_REQUEST and error.get("code") == _NO_SESSION)
         ):
-            return self._failed(request, SESSION_GONE, "the server no longer knows the session")
+            return self._fail(request, SESSION_GONE, "the server no longer knows the session")
         if error:
             return response
         may_have_run = status >= httpx2.codes.INTERNAL_SERVER_ERROR or status in _GIVEN_UP
@@ -259,28 +264,28 @@ class ReportingClient(httpx2.AsyncClient):
             code = WRONG_PATH
         else:
             code = CONNECTION_CLOSED if may_have_run else NOT_SENT
-        return self._failed(request, code, status_text(response))
+        return self._fail(request, code, status_text(response))
 
-    def _failed(self, request: httpx2.Request, code: int, what: str) -> httpx2.Response:
-        self._on_failure(what)
-        error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": what}}
+    def _fail(self, request: httpx2.Request, code: int, reason: str) -> httpx2.Response:
+        self._on_failure(reason)
+        error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": reason}}
 
         return httpx2.Response(503, json=error, request=request)
 
 
-def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
+def _explain(error: httpx2.RequestError, request: httpx2.Request) -> str:
     """Return the reason for a failure, and its place if that is not the server."""
-    what = why(error)
+    reason = request_reason(error)
     asked = error._request  # noqa: SLF001 - the property raises if there is none
     if asked is not None and asked.url.host != request.url.host:
-        return f"{what} (at its authorization server, {shown_place(str(asked.url))})"
+        return f"{reason} (at its authorization server, {shown_place(str(asked.url))})"
     proxy = getproxies().get(request.url.scheme)
     if proxy and not proxy_bypass(request.url.host) and isinstance(error, httpx2.ConnectError):
-        return f"{what} (through the proxy {shown_place(proxy)})"
-    return what
+        return f"{reason} (through the proxy {shown_place(proxy)})"
+    return reason
 
 
-def _strange(response: httpx2.Response) -> tuple[int, str] | None:
+def _find_problem(response: httpx2.Response) -> tuple[int, str] | None:
     """Return the error for a redirect to another origin or a web page; `None` without an error."""
     if leads_away(response):
         return NOT_SENT, status_text(response)

@@ -163,16 +163,16 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Record that a pipe has ended."""
         if fd == _STDIN:
             self._writable.set()
-            self._pause_before("closed its standard input")
+            self._end_later("closed its standard input")
         elif fd == _STDOUT:
-            self._pause_before("closed its standard output")
+            self._end_later("closed its standard output")
         else:
             self._lines[fd].flush()
 
     def process_exited(self) -> None:
         """Record that the process has exited, even if other processes keep its pipes open."""
         self._exited.set()
-        self._pause_before(self._exit_text())
+        self._end_later(self._exit_text())
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """Record that the process has exited and all its pipes have ended."""
@@ -193,15 +193,15 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self.last_lines.append(text)
         self._listener.on_stderr(line)
 
-    def _pause_before(self, what: str) -> None:
+    def _end_later(self, reason: str) -> None:
         """Report the end a little later: exit and end of output come together, in either order."""
-        self._loop.call_later(_PIPE_SECONDS, self._end, what)
+        self._loop.call_later(_PIPE_SECONDS, self._end, reason)
 
-    def _end(self, what: str) -> None:
+    def _end(self, reason: str) -> None:
         if not self._ended:
             self._ended = True
             code = self._exit_code()
-            self._listener.on_end(what if code is None else self._exit_text(), code)
+            self._listener.on_end(reason if code is None else self._exit_text(), code)
 
     def _exit_code(self) -> int | None:
         return None if self._transport is None else self._transport.get_returncode()

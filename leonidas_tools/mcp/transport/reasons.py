@@ -56,7 +56,7 @@ def reason_of(error: BaseException | None) -> str:
         case MCPError() | ConfigurationError() as told:
             return told.message
         case httpx2.HTTPError() | OSError() as told:
-            return why(told)
+            return request_reason(told)
         case _:
             return say("mcp_closed")
 
@@ -85,7 +85,7 @@ def _leaves(error: BaseException | None) -> Iterator[BaseException]:
         yield error
 
 
-def why(error: BaseException) -> str:
+def request_reason(error: BaseException) -> str:
     """Return a short reason for a failed request, and a hint after a semicolon, if there is one."""
     match error:
         case httpx2.HTTPStatusError():
@@ -95,10 +95,10 @@ def why(error: BaseException) -> str:
         case httpx2.ProxyError():
             return f"the proxy rejected the connection: {error}"
     cause = _os_error(error)
-    return _of_connection(error) if cause is None else _of_system(cause)
+    return _connection_reason(error) if cause is None else _system_reason(cause)
 
 
-def _of_connection(error: BaseException) -> str:
+def _connection_reason(error: BaseException) -> str:
     match error:
         case httpx2.TimeoutException():
             return "it took too long to connect or to answer"
@@ -107,7 +107,7 @@ def _of_connection(error: BaseException) -> str:
     return "the connection was lost"
 
 
-def _of_system(error: OSError) -> str:
+def _system_reason(error: OSError) -> str:
     match error:
         case ssl.SSLError():
             return tls_reason(error)

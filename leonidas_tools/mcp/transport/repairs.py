@@ -35,7 +35,7 @@ logger = visible_logger(__name__)
 
 _SLICE = 64
 """Items checked in one iteration of the event loop."""
-_MAX_AT_ONCE = 1_000
+_MAX_TOOLS = 1_000
 """Most items that are checked in one iteration, at about 25 microseconds each."""
 _MAX_ITEMS = 10_000
 """Most entries of a message that the library checks: each may block the event loop for about 25
@@ -45,7 +45,7 @@ _MAX_UNSENT = 100
 """Most answers to the server's requests that wait to be sent: a server may send requests faster
 than it takes the answers."""
 _TOO_MANY = f"more than {_MAX_ITEMS:,} entries"
-_NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
+_UNCHECKED_FIELDS = frozenset({"_meta", "structuredContent", "data"})
 """Fields that may contain any JSON, which is not checked."""
 _MAX_REASON_LENGTH = 8_192
 """Most characters of an error that are used: its message is scanned several times."""
@@ -116,7 +116,7 @@ class CheckedTransport:
         self._cut = cut
         self._outputs: dict[str, Any] = {}
         self._validators: dict[str, ArgumentValidator] = {}
-        self._asked: dict[object, str] = {}
+        self._methods: dict[object, str] = {}
 
     @asynccontextmanager
     async def open(
@@ -202,11 +202,11 @@ class CheckedTransport:
         message = item.message
         if isinstance(message, mcp_types.JSONRPCRequest):
             if message.method in _KINDS:
-                self._asked[message.id] = message.method
+                self._methods[message.id] = message.method
             elif self._probe is None and not self._probed.done():
                 self._start_probe(message)
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.params:
-            self._asked.pop(message.params.get("requestId"), None)  # the request is cancelled
+            self._methods.pop(message.params.get("requestId"), None)  # the request is cancelled
 
     async def check(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         """Return the message without tokens, with a valid result if possible."""
@@ -225,7 +225,7 @@ class CheckedTransport:
         self, message: mcp_types.JSONRPCResponse | mcp_types.JSONRPCError
     ) -> mcp_types.JSONRPCMessage:
         request = None if message.id is None else coerce_request_id(message.id)
-        method = self._asked.pop(request, None)
+        method = self._methods.pop(request, None)
         if isinstance(message, mcp_types.JSONRPCError):
             return self._shorten_error(message)
         result = message.result
@@ -265,15 +265,15 @@ class CheckedTransport:
         tools = result.get("tools")
         if not isinstance(tools, list):
             return result
-        tools = [self._take_output(tool) for tool in tools]
+        tools = [self._remove_output_schema(tool) for tool in tools]
         result = {**result, "tools": tools}
-        is_long = len(tools) > _MAX_AT_ONCE or _has_too_many_items(tools)
+        is_long = len(tools) > _MAX_TOOLS or _has_too_many_items(tools)
         if is_long or not self._is_valid("tools/list", result):
             result = await self._repair("tools/list", result)
-        self.rest = result["tools"][_MAX_AT_ONCE:]
-        return {**result, "tools": result["tools"][:_MAX_AT_ONCE]}
+        self.rest = result["tools"][_MAX_TOOLS:]
+        return {**result, "tools": result["tools"][:_MAX_TOOLS]}
 
-    def _take_output(self, tool: Any) -> Any:
+    def _remove_output_schema(self, tool: Any) -> Any:
         """Return a tool without its output schema, which is kept here for its results."""
         if not isinstance(tool, dict) or not isinstance(name := tool.get("name"), str):
             return tool
@@ -338,9 +338,9 @@ class CheckedTransport:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
             if _has_too_many_items(item):
-                self._refuse(kind, item, number, f"its definition has {_TOO_MANY}")
+                self._leave_out(kind, item, number, f"its definition has {_TOO_MANY}")
                 continue
-            for each in _forms_of(kind, item):
+            for each in _candidates_for(kind, item):
                 try:
                     self._validate(method, {**_REQUIRED, kind.items: [each]})
                 except ValidationError as error:
@@ -349,9 +349,9 @@ class CheckedTransport:
                     yield each
                     break
             else:
-                self._refuse(kind, item, number, _reason(problem))
+                self._leave_out(kind, item, number, _reason(problem))
 
-    def _refuse(self, kind: _Kind, item: Any, number: int, why: str) -> None:
+    def _leave_out(self, kind: _Kind, item: Any, number: int, why: str) -> None:
         name = item.get("name") if isinstance(item, dict) else None
         name = name if isinstance(name, str) else f"number {number} of its listing"
         if kind.items == "tools":
@@ -362,7 +362,7 @@ class CheckedTransport:
             )
 
 
-def _forms_of(kind: _Kind, item: Any) -> list[Any]:
+def _candidates_for(kind: _Kind, item: Any) -> list[Any]:
     """Return an item, and what it may stand for if it is invalid."""
     if kind is _CALL:
         return [item, _text_block(item)]
@@ -389,7 +389,7 @@ def _has_too_many_items(value: Any) -> bool:
     while left:
         each = left.pop()
         if isinstance(each, dict):
-            inner = [value for key, value in each.items() if key not in _NOT_LOOKED_INTO]
+            inner = [value for key, value in each.items() if key not in _UNCHECKED_FIELDS]
         elif isinstance(each, list):
             inner = each
         else:

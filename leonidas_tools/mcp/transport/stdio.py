@@ -85,7 +85,7 @@ class StdioServer:
         Raises:
             ConfigurationError: The command cannot be started.
         """
-        self._inbox = MessageReader(room=self._room, on_garbage=self._ignore, hold=self._hold)
+        self._inbox = MessageReader(room=self._room, on_garbage=self._on_garbage, hold=self._hold)
         async with self._inbox as inbox, Watchdog() as watchdog:
             self._process = process = await self._start(watchdog)
             watchdog.watch(process.pid)
@@ -99,22 +99,22 @@ class StdioServer:
     def on_line(self, line: bytes) -> None:
         """Receive a line of standard output."""
         if has_too_many(line):
-            self._pass_over(line[:SEARCHED_BYTES], line[-SEARCHED_BYTES:], TOO_MANY)
+            self._replace(line[:SEARCHED_BYTES], line[-SEARCHED_BYTES:], TOO_MANY)
         else:
             self._inbox.put(line)
 
     def on_long_line(self, beginning: bytes, end: bytes) -> None:
         """Receive the kept parts of a too long line of standard output."""
-        what = f"a message of more than {self._settings.max_message_bytes:,} bytes"
-        self._pass_over(beginning, end, what)
+        reason = f"a message of more than {self._settings.max_message_bytes:,} bytes"
+        self._replace(beginning, end, reason)
 
-    def _pass_over(self, beginning: bytes, end: bytes, what: str) -> None:
-        logger.warning("The MCP server %r wrote %s; ignored", self._name, what)
-        answer = replacement_error(beginning, end, TOO_LONG, what)
+    def _replace(self, beginning: bytes, end: bytes, reason: str) -> None:
+        logger.warning("The MCP server %r wrote %s; ignored", self._name, reason)
+        answer = replacement_error(beginning, end, TOO_LONG, reason)
         if answer is not None:
             self._inbox.put(answer)
         elif not is_request(beginning):
-            self.on_end(f"wrote {what}, which answers no known call", None)
+            self.on_end(f"wrote {reason}, which answers no known call", None)
 
     def on_stderr(self, line: bytes) -> None:
         """Receive a line of standard error."""
@@ -122,9 +122,9 @@ class StdioServer:
             text = self._redact(line.decode(errors="replace").rstrip())
             logger.debug("%s: %s", self._name, text)
 
-    def on_end(self, what: str, exit_code: int | None) -> None:
+    def on_end(self, reason: str, exit_code: int | None) -> None:
         """Receive the end of the output, and the exit code if the server has exited."""
-        self._on_lost(what, exit_code)
+        self._on_lost(reason, exit_code)
         self._inbox.end()
 
     async def _start(self, watchdog: Watchdog) -> ServerProcess:
@@ -155,7 +155,7 @@ class StdioServer:
         if self._process is not None:
             self._process.hold(held)
 
-    def _ignore(self, line: bytes) -> None:
+    def _on_garbage(self, line: bytes) -> None:
         start, end = line[:SEARCHED_BYTES], line[-SEARCHED_BYTES:]
         answer = replacement_error(start, end, MALFORMED, "invalid output")
         if answer is not None:

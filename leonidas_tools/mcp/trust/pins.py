@@ -97,12 +97,12 @@ class Pin:
 
 def identity_of(settings: MCPServerSettings) -> str:
     """Return the identity of a server: a fingerprint of its command or address."""
-    said: list[Any] = [settings.command, list(settings.args)]
+    reached_by: list[Any] = [settings.command, list(settings.args)]
     if settings.url is not None:
         parts = urlsplit(settings.url)
         # A key in the query may change; another path may lead to another server.
-        said = [f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"]
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        reached_by = [f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"]
+    return hashlib.sha256(json.dumps(reached_by).encode()).hexdigest()
 
 
 class Pins:
@@ -168,9 +168,9 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
             pins = every.setdefault(self._identity, {})
             before = dict(pins)
             for name, pin in before.items():
-                said = pin.waiting
-                if said is not None and said.fingerprint == shown.get(name):
-                    pins[name] = Pin(trusted=said)
+                waiting = pin.waiting
+                if waiting is not None and waiting.fingerprint == shown.get(name):
+                    pins[name] = Pin(trusted=waiting)
             if pins != before:
                 self._write(every)
             return [name for name, pin in pins.items() if _is_as_shown(pin, shown.get(name))]
@@ -198,8 +198,8 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
         """Merge pins; stored pins override remembered ones, as the user may have trusted some."""
         known = {**self._known, **kept}
         pins = {
-            name: known[name].seen(said) if name in known else Pin(trusted=said)
-            for name, said in listed.items()
+            name: known[name].seen(tool) if name in known else Pin(trusted=tool)
+            for name, tool in listed.items()
         }
         return pins, [name for name in listed if name not in known]
 
@@ -209,9 +209,11 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
             if text is None:
                 return {}
             data = json.loads(text)
+            if data["version"] != _VERSION:
+                raise ValueError(f"its version is {data['version']!r}")  # noqa: TRY301 - reported below
             return {
-                identity: {name: _pin(name, pin) for name, pin in pins.items()}
-                for identity, pins in _servers(data).items()
+                identity: {name: _parse_pin(name, pin) for name, pin in pins.items()}
+                for identity, pins in data["servers"].items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PinsError(
@@ -234,20 +236,12 @@ effect='once', destructive=False), waiting=None)}, ['add']), None)
         self._file.write(text)
 
 
-def _servers(said: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the pins by the identity of the server."""
-    if said["version"] != _VERSION:
-        raise ValueError(f"its version is {said['version']!r}")
-    servers: Mapping[str, Mapping[str, Any]] = said["servers"]
-    return servers
-
-
-def _pin(name: str, said: Mapping[str, Any]) -> Pin:
+def _parse_pin(name: str, data: Mapping[str, Any]) -> Pin:
     """Parse a pin; raise an error if the pin was modified."""
-    trusted = _parse_definition(said["trusted"])
-    if trusted.fingerprint != said["sha256"] or trusted.name != name:
+    trusted = _parse_definition(data["trusted"])
+    if trusted.fingerprint != data["sha256"] or trusted.name != name:
         raise ValueError(f"the fingerprint of {name!r} does not match")
-    waiting = said.get("waiting")
+    waiting = data.get("waiting")
     return Pin(trusted=trusted, waiting=None if waiting is None else _parse_definition(waiting))
 
 
@@ -255,17 +249,17 @@ def _is_as_shown(pin: Pin, fingerprint: str | None) -> bool:
     return pin.waiting is None and pin.trusted.fingerprint == fingerprint
 
 
-def _parse_definition(said: Mapping[str, Any]) -> ToolDefinition:
-    described = ToolDefinition(
-        name=said["name"],
-        description=said["description"],
-        input_schema=said["input_schema"],
-        effect=said["effect"],
-        destructive=said.get("destructive") is True,
+def _parse_definition(data: Mapping[str, Any]) -> ToolDefinition:
+    definition = ToolDefinition(
+        name=data["name"],
+        description=data["description"],
+        input_schema=data["input_schema"],
+        effect=data["effect"],
+        destructive=data.get("destructive") is True,
     )
-    if not isinstance(described.input_schema, dict) or not isinstance(described.description, str):
-        raise TypeError(f"the definition of {described.name!r} is invalid")
-    return described
+    if not isinstance(definition.input_schema, dict) or not isinstance(definition.description, str):
+        raise TypeError(f"the definition of {definition.name!r} is invalid")
+    return definition
 
 
 def _sort_lists(value: Any) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.problem import Finding
 
 logger = visible_logger(__name__)
-_MAX_TOLD = 20
+_MAX_WARNINGS = 20
 """Most warnings of one kind for each listing: a server may list any number of tools."""
 _MAX_PAIRS = 250_000
 """Most pairs of lines that are compared: the time of `difflib` grows faster than their number."""
@@ -57,7 +57,7 @@ class ListingReport:
             for name, pin in changed.items()
         ]
 
-    def after(self, before: ListingReport) -> None:
+    def find_news(self, before: ListingReport) -> None:
         """Record the changes since the previous listing."""
         self.news = [name for name, pin in self.changed.items() if before.changed.get(name) != pin]
 
@@ -67,7 +67,7 @@ class ListingReport:
             self.left_out[tool] = before.left_out[tool]
         self.findings += [finding for finding in before.findings if finding.key == key]
 
-    def tell(self, server: str, before: ListingReport) -> None:
+    def log(self, server: str, before: ListingReport) -> None:
         """Log the findings that are new since the previous listing."""
         for finding in self.findings:
             if finding not in before.findings:
@@ -101,8 +101,8 @@ class ListingReport:
             ],
         )
         if self.new:
-            names = ", ".join(map(repr, self.new[:_MAX_TOLD]))
-            more = f" and {len(self.new) - _MAX_TOLD} more" if self.new[_MAX_TOLD:] else ""
+            names = ", ".join(map(repr, self.new[:_MAX_WARNINGS]))
+            more = f" and {len(self.new) - _MAX_WARNINGS} more" if self.new[_MAX_WARNINGS:] else ""
             logger.warning("MCP server %r has new tools: %s%s", server, names, more)
         if self.pins_error is not None and self.pins_error != before.pins_error:
             done = "none of its tools is used: " if self.unknown else ""
@@ -111,21 +111,21 @@ class ListingReport:
     def status(self) -> dict[str, Any]:
         """Return the findings as plain JSON."""
         unknown = [{"tool": name, "why": self.pins_error} for name in self.unknown]
-        said = {
+        findings = {
             "quarantined": [*(self.changes if self.denies else []), *unknown],
             "changed": [] if self.denies else self.changes,
             "left_out": [{"tool": name, "why": why} for name, why in self.left_out.items()],
             "problems": [str(finding) for finding in self.findings],
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in findings.items() if value}
 
 
 def warn_of_few(server: str, warnings: Sequence[str]) -> None:
     """Log the first warnings of one kind, and the number of the others."""
-    for warning in warnings[:_MAX_TOLD]:
+    for warning in warnings[:_MAX_WARNINGS]:
         logger.warning("MCP server %r%s", server, warning)
-    if len(warnings) > _MAX_TOLD:
-        more = len(warnings) - _MAX_TOLD
+    if len(warnings) > _MAX_WARNINGS:
+        more = len(warnings) - _MAX_WARNINGS
         logger.warning("MCP server %r: %d more like the last one", server, more)
 
 
@@ -156,8 +156,8 @@ def _count_common_lines(some: Sequence[str], others: Sequence[str]) -> int:
     return next((n for n, (one, other) in pairs if one != other), min(len(some), len(others)))
 
 
-def _lines(described: ToolDefinition) -> list[str]:
-    schema = json.dumps(described.input_schema, indent=1, sort_keys=True, ensure_ascii=False)
-    effect = f"{described.effect}, destructive" if described.destructive else described.effect
-    text = f"{described.description}\neffect: {effect}\ninput schema: {schema}"
+def _lines(definition: ToolDefinition) -> list[str]:
+    schema = json.dumps(definition.input_schema, indent=1, sort_keys=True, ensure_ascii=False)
+    effect = f"{definition.effect}, destructive" if definition.destructive else definition.effect
+    text = f"{definition.description}\neffect: {effect}\ninput schema: {schema}"
     return revealed(text).splitlines()
