@@ -119,7 +119,7 @@ class TurnUsage:
         self.turn = 1
         """The number of the turn, from 1."""
         self.uncounted = 0
-        """The number of turns in a row that have ended without counts."""
+        """The number of turns in a row that have ended without a count above 0."""
         self.is_over = False
         """Whether the turn has ended."""
         self._counted = Usage()
@@ -129,7 +129,9 @@ class TurnUsage:
         """Handle a part, and return the tokens that it adds to the turn, if any."""
         metadata = part.metadata
         if "usage_metadata" in metadata:
-            usage, self.uncounted = Usage.from_metadata(metadata["usage_metadata"]), 0
+            usage = Usage.from_metadata(metadata["usage_metadata"])
+            if usage != Usage():
+                self.uncounted = 0
             if self._is_empty and usage != self._counted:
                 self._next_turn()
             self._is_empty = False
