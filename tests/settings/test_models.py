@@ -376,6 +376,14 @@ class TestMCPServerSettings:
         with pytest.raises(ValidationError):
             MCPServerSettings(**written)
 
+    @pytest.mark.parametrize(
+        "command", ["no-such-program --token hunter2", ["a", "--token", "hunter2"]]
+    )
+    def test_the_words_of_a_command_line_are_arguments(self, command):
+        server = MCPServerSettings(command=command)
+        assert server.args == ("--token", "hunter2")
+        assert "hunter2" in server.secrets()
+
     def test_shows_no_secret(self):
         server = MCPServerSettings(command="a", env={"TOKEN": "hunter2"})
         assert "hunter2" not in repr(Settings(mcp_servers={"s": server}))
