@@ -59,13 +59,16 @@ async def test_an_odd_cursor_ends_the_listing(odd, cursor):
     assert list(server.tools) == ["good"]
 
 
-async def test_a_cursor_that_stands_still_costs_the_next_page(odd):
+async def test_a_cursor_that_stands_still_costs_the_next_page(odd, caplog):
+    cursor = "next" * 1000
     pages = [
-        {"tools": [{"name": "one"}], "nextCursor": "next"},
-        {"tools": [{"name": "two"}], "nextCursor": "next"},
+        {"tools": [{"name": "one"}], "nextCursor": cursor},
+        {"tools": [{"name": "two"}], "nextCursor": cursor},
     ]
     server = await odd(pages=pages).ready()
     assert list(server.tools) == ["one", "two"]
+    assert "came twice" in caplog.text
+    assert cursor not in caplog.text
 
 
 ONLY_STRUCTURE = "The server has sent no content for people beside this result."
