@@ -116,7 +116,7 @@ def write_profile(profile: ModelProfile, file: Path, *, comment: str) -> None:
     """
     fields = profile.model_dump(mode="json", exclude={"name"}, exclude_none=True)
     fields |= {name: sorted(fields[name]) for name in ("behaviors", "response_media")}
-    text = yaml.safe_dump({profile.name: fields}, sort_keys=False, width=100, allow_unicode=True)
+    text = yaml.safe_dump({profile.name: fields}, sort_keys=False, width=100)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"# {comment}\n{text}", encoding="utf-8")

@@ -122,7 +122,7 @@ class TurnUsage:
         self.turn = 1
         """The number of the turn, from 1."""
         self.uncounted = 0
-        """The number of turns in a row that have ended without counts."""
+        """The number of turns in a row that have ended without a count above 0."""
         self.is_over = False
         """Whether the turn has ended."""
         self._counted = Usage()
@@ -133,8 +133,10 @@ class TurnUsage:
         """Handle a part, and return the tokens that it adds to the turn, if any."""
         metadata = part.metadata
         if "usage_metadata" in metadata:
-            usage, self.uncounted = Usage.from_metadata(metadata["usage_metadata"]), 0
-            if self._has_ended_again and usage != self._counted:  # other counts: another turn
+            usage = Usage.from_metadata(metadata["usage_metadata"])
+            if usage != Usage():
+                self.uncounted = 0
+            if self._has_ended_again and usage != self._counted:
                 self._begin_turn()
             self._has_ended_again = False
             more = usage.beyond(self._counted)

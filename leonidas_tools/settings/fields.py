@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from leonidas_tools.errors import SchemaError
+from leonidas_tools.settings.problem import EMPTY
 from leonidas_tools.tools.metadata import (
     NO_TIMEOUT_OFF,
     ToolCategory,
@@ -37,9 +38,17 @@ _OFF_WORDS = (False, 0, "off", "false", "no")
 _VARIABLE = r"\$\{.+\}"
 
 
-def unset(value: Any) -> Any:
-    """Return `None` for an empty environment variable, else the value."""
-    return None if isinstance(value, str) and value.strip().lower() in _NULLS else value
+def refuse_empty(value: Any) -> Any:
+    """Return the value; refuse an empty text, such as that of an empty environment variable.
+
+    As no value, it would override the value of another layer, or leave a limit out.
+
+    Raises:
+        ValueError: The text is empty, or a word for no value.
+    """
+    if isinstance(value, str) and value.strip().lower() in _NULLS:
+        raise ValueError(EMPTY)
+    return value
 
 
 def seconds(value: Any) -> Any:
@@ -54,8 +63,7 @@ def seconds(value: Any) -> Any:
     """
     if isinstance(value, bool):
         raise ValueError("is not a duration: give seconds, or text such as '500ms', '2s', '1m'")  # noqa: TRY004 - pydantic reports ValueErrors
-    value = unset(value)
-    if not isinstance(value, str):
+    if not isinstance(refuse_empty(value), str):
         return value
     match = re.fullmatch(_DURATION, value, re.ASCII)
     if match is None:
@@ -114,7 +122,7 @@ def number(value: Any) -> Any:
     """
     if isinstance(value, bool):
         raise ValueError("is not a number")  # noqa: TRY004 - pydantic reports ValueErrors
-    return unset(value)
+    return refuse_empty(value)
 
 
 def mapping(value: Any) -> Any:
@@ -127,8 +135,7 @@ def choice(kind: type[E]) -> Callable[[Any], Any]:
     options = ", ".join(repr(member.name.lower()) for member in kind)
 
     def read(value: Any) -> Any:
-        value = unset(value)
-        if value is None:
+        if refuse_empty(value) is None:
             return None
         try:
             if not isinstance(value, bool):
@@ -323,7 +330,7 @@ def category(value: Any) -> Any:
     Raises:
         ValueError: The value cannot be the name of a category.
     """
-    value = unset(value)
+    refuse_empty(value)
     try:
         return None if value is None else as_category(value)
     except SchemaError:

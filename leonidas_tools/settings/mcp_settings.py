@@ -284,7 +284,8 @@ class MCPServerSettings(MaskedSettings):
 def split_command(server: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a server whose `command` is one program, with the rest of a command line in `args`.
 
-    Many programs accept a command line, as a text or as a list. A path with spaces stays whole.
+    Many programs accept a command line, as a text or as a list. The path of a program may have
+    spaces. What is in `args` is masked as arguments are, also if there is no such program.
 
     Example:
         >>> split_command({"command": ["npx", "-y", "notes"]})
@@ -296,8 +297,6 @@ def split_command(server: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             words = shlex.split(command)
         except ValueError:  # a quotation mark without its pair
-            return server
-        if len(words) > 1 and shutil.which(words[0]) is None:
             return server
     if not isinstance(words, list) or not words or not isinstance(args, list | tuple):
         return server

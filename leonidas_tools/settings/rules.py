@@ -28,7 +28,7 @@ from leonidas_tools.settings.fields import (
     choice_schema,
     mapping,
     number,
-    unset,
+    refuse_empty,
 )
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.metadata import guess_category
@@ -284,7 +284,7 @@ class ApprovalSettings(SettingsModel):
     """
 
     deadline: Duration = 60.0
-    on_expiry: Annotated[OnExpiry, BeforeValidator(unset)] = "cancel"
+    on_expiry: Annotated[OnExpiry, BeforeValidator(refuse_empty)] = "cancel"
     trust_model: Switch = False
     shorten_values: Switch = False
     consent_words: Annotated[

@@ -11,7 +11,7 @@ from leonidas_tools.settings.fields import (
     Duration,
     LimitOrOff,
     Switch,
-    unset,
+    refuse_empty,
 )
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.root_settings import FileOrFolder, Folders, workspace
@@ -44,7 +44,7 @@ class SandboxSettings(SettingsModel):
     read_only: tuple[FileOrFolder, ...] = ()
     network: Switch = False
     backend: Annotated[
-        Literal["auto", "bubblewrap", "landlock", "none"], BeforeValidator(unset)
+        Literal["auto", "bubblewrap", "landlock", "none"], BeforeValidator(refuse_empty)
     ] = "auto"
     timeout: Duration = 60.0
     cpu_seconds: LimitOrOff = 60

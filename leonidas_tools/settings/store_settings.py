@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from leonidas_tools.settings.fields import Count, Duration, Name, Switch, unset
+from leonidas_tools.settings.fields import Count, Duration, Name, Switch, refuse_empty
 from leonidas_tools.settings.model import SettingsModel
 
 _DAY_SECONDS = 86_400.0
@@ -43,12 +43,12 @@ class StoreSettings(SettingsModel):
     enabled: Switch = False
     url: Annotated[
         Name | None,
-        BeforeValidator(unset),
+        BeforeValidator(refuse_empty),
         PlainSerializer(_masked, when_used="json"),
         Field(repr=False),
     ] = None
     durable: Switch = False
-    unwritable: Annotated[Literal["run", "refuse"], BeforeValidator(unset)] = "run"
+    unwritable: Annotated[Literal["run", "refuse"], BeforeValidator(refuse_empty)] = "run"
     keep_for: Duration = 30 * _DAY_SECONDS
     keep_calls: Count = 100_000
     max_value_bytes: Count = 4096

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from leonidas_tools.engines.base import TemporalConnection
-from leonidas_tools.settings.fields import Duration, Name, unset
+from leonidas_tools.settings.fields import Duration, Name, refuse_empty
 from leonidas_tools.settings.model import SettingsModel
 
 
@@ -24,8 +24,8 @@ class TemporalSettings(SettingsModel):
         heartbeat: How long a worker may be silent before it counts as dead.
     """
 
-    address: Annotated[Name | None, BeforeValidator(unset)] = None
-    namespace: Annotated[Name | None, BeforeValidator(unset)] = None
+    address: Annotated[Name | None, BeforeValidator(refuse_empty)] = None
+    namespace: Annotated[Name | None, BeforeValidator(refuse_empty)] = None
     task_queue: Name = "leonidas"
     connect: Duration = 3.0
     begin: Duration = 10.0

@@ -235,13 +235,14 @@ async def test_another_process_knows_what_was_used(tmp_path, limit):
     ("settings", "turns"),
     [
         ({"session": {"tokens": 10**6}}, [None, None, None]),
+        ({"session": {"tokens": 10**6}}, [{}, tokens(0), {"promptTokenCount": -1}]),
         ({"session": {"cost": 5}, "prices": {"another": PRICES[MODEL]}}, [tokens(1)]),
         ({"session": {"tokens": 10**6}}, [tokens(2**40)]),
     ],
-    ids=["no counts", "no price", "huge"],
+    ids=["no counts", "none above 0", "no price", "huge"],
 )
 async def test_absurd_counts_end_a_limited_session(settings, turns):
-    said = [turn_of(each) if each else [Say("Hm."), TurnComplete()] for each in turns]
+    said = [turn_of(each) if each is not None else [Say("Hm."), TurnComplete()] for each in turns]
     closing = [WaitForInput("text", containing="ends now"), *turn_of(said="Bye.")]
     talk = Talk({"usage": settings})
     await talk.run([WaitForInput("text"), *itertools.chain(*said), *closing])

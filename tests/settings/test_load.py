@@ -9,6 +9,7 @@ import pytest
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import Settings, ToolConfiguration
+from leonidas_tools.tools.metadata import OPTIONS
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
@@ -285,7 +286,7 @@ class TestVariables:
                         "retry_attempts": "${LEONIDAS_NUMBER}",
                         "enabled": "${LEONIDAS_NOTHING:-off}",
                         "priority": "${LEONIDAS_NOTHING:-low}",
-                        "concurrency": "${LEONIDAS_EMPTY}",
+                        "concurrency": "${LEONIDAS_EMPTY:-off}",
                         "requires_approval": "${LEONIDAS_NOTHING:-true}",
                         "custom_parameters": {"text": "${LEONIDAS_NUMBER}"},
                     }
@@ -298,7 +299,7 @@ class TestVariables:
             retry_attempts=7,
             enabled=False,
             priority="low",
-            concurrency=None,
+            concurrency=False,
             requires_approval=True,
             custom_parameters={"text": "7"},
         )
@@ -439,19 +440,54 @@ def test_a_rule_without_conditions_names_none(matched):
 
 
 @pytest.mark.parametrize("bound", ["above", "below", "count_above"])
-def test_an_empty_bound_is_no_condition(monkeypatch, bound):
+def test_an_empty_bound_is_refused(monkeypatch, bound):
     monkeypatch.setenv("LT_MOST", "")
     when = f"{{amount: {{equals: 1, {bound}: '${{LT_MOST}}'}}}}"
-    with pytest.raises(ConfigurationError, match="has no condition"):
+    with pytest.raises(ConfigurationError, match=f"{bound}: .*is empty"):
         load_text(f"policies: {{rules: [{{name: a, decide: allow, when: {when}}}]}}\n")
 
 
-@pytest.mark.parametrize("key", ["policies.calls.at_once", "mcp_servers.mail.max_tools"])
-def test_an_empty_value_switches_no_limit_off(monkeypatch, key):
-    monkeypatch.setenv("LT_MOST", "")
-    section, inner, name = key.split(".")
-    with pytest.raises(ConfigurationError, match=f"{key}: is empty"):
-        load_text(f"{section}: {{{inner}: {{{name}: '${{LT_MOST}}'}}}}\n")
+OPTIONAL = [
+    *(f"tools.pay.{key}" for key in ToolConfiguration.model_fields if key != "description"),
+    "defaults.calls_per_session",
+    "tools.pay.environment_specific.production.after_untrusted",
+    "mcp_servers.mail.max_tools",
+    "mcp_servers.mail.tools.send.effect",
+    "policies.after_untrusted",
+    "policies.calls.at_once",
+    "policies.calls.per_session",
+    "policies.concurrency",
+    "store.url",
+    "usage.session.tokens",
+    "usage.user_day.cost",
+]
+
+
+@pytest.mark.parametrize("key", OPTIONAL)
+def test_an_empty_variable_sets_and_unsets_nothing(monkeypatch, key):
+    monkeypatch.setenv("LT_EMPTY", "")
+    data = "${LT_EMPTY}"
+    for step in reversed(key.split(".")):
+        data = {step: data}
+    with pytest.raises(ConfigurationError) as caught:
+        load(data)
+    assert key in [each.key for each in caught.value.problems]
+
+
+EMPTY_VALUES = {
+    "[]": {"retry_on", "fallback_tools", "tags"},
+    "{}": {"resources", "scheduling"},
+    '""': {"description"},
+}
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", '""', "~", "-1", ".nan"])
+def test_a_value_that_is_none_is_refused_with_its_line(value):
+    options = {each.key for each in OPTIONS.values() if each.key}
+    for key in options - EMPTY_VALUES.get(value, set()):
+        with pytest.raises(ConfigurationError) as caught:
+            load_text(f"tools:\n  pay:\n    {key}: {value}\n")
+        assert (caught.value.key, caught.value.line) == (f"tools.pay.{key}", 3)
 
 
 def test_null_is_a_value_where_any_value_is():

@@ -43,7 +43,6 @@ from leonidas_tools.tools.tool import (
         ("7", 7.0),
         (".5", 0.5),
         (None, None),
-        ("", None),
     ],
 )
 def test_a_duration_is_a_number_of_seconds_or_text_with_a_unit(written, seconds):
@@ -57,7 +56,7 @@ def test_a_duration_is_a_number_of_seconds_or_text_with_a_unit(written, seconds)
 
 @pytest.mark.parametrize(
     "written",
-    [-1, True, "soon", "1d", "-1s", "1:30", float("inf"), float("nan"), "9" * 400],
+    [-1, True, "", "soon", "1d", "-1s", "1:30", float("inf"), float("nan"), "9" * 400],
 )
 @pytest.mark.parametrize("key", ["timeout", "deadline", "retry_delay", "cache_seconds"])
 def test_what_is_not_a_duration_is_refused(key, written):
@@ -110,7 +109,6 @@ IDLE, SILENT, INTERRUPT = (
     [
         (None, None, None),
         (None, Scheduling(ok=IDLE), Scheduling(ok=IDLE)),
-        ("", Scheduling(ok=IDLE), Scheduling(ok=IDLE)),
         ("When_Idle", None, Scheduling(ok=IDLE, error=IDLE, late=IDLE)),
         (SILENT, None, Scheduling(ok=SILENT, error=SILENT, late=SILENT)),
         ({}, Scheduling(ok=IDLE), Scheduling(ok=IDLE)),
@@ -377,6 +375,14 @@ class TestMCPServerSettings:
     def test_refuses_what_contradicts_itself_or_does_nothing(self, written):
         with pytest.raises(ValidationError):
             MCPServerSettings(**written)
+
+    @pytest.mark.parametrize(
+        "command", ["no-such-program --token hunter2", ["a", "--token", "hunter2"]]
+    )
+    def test_the_words_of_a_command_line_are_arguments(self, command):
+        server = MCPServerSettings(command=command)
+        assert server.args == ("--token", "hunter2")
+        assert "hunter2" in server.secrets()
 
     def test_shows_no_secret(self):
         server = MCPServerSettings(command="a", env={"TOKEN": "hunter2"})

@@ -67,7 +67,7 @@ async def list_tools(server: str, client: Client, checked: CheckedTransport) -> 
         cursor = page.next_cursor
         if not cursor or cursor in seen:
             if cursor:
-                logger.warning("MCP server %r: the page %r of its tools came twice", server, cursor)
+                logger.warning("MCP server %r: the same page of its tools came twice", server)
             checked.keep_outputs({tool.name for tool in tools})
             return Listing(tools=tools, refused=checked.refused)
         if len(seen) >= _MAX_PAGES or len(tools) > _MAX_TOOLS:

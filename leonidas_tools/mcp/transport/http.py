@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.request import getproxies, proxy_bypass
@@ -48,16 +50,19 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-NOT_SENT = 41_000
-"""Code of a local error response: the request was not sent, or was refused before it was read."""
+NOT_SENT = secrets.randbits(48)
+"""Code of a local error response: the request was not sent, or was refused before it was read.
 
-SESSION_GONE = 41_001
+The call may be sent again: a server must not be able to respond with this code, or with the next.
+"""
+
+SESSION_GONE = NOT_SENT + 1
 """Code of a local error response: the server has dropped the session, so it did nothing."""
 
-WRONG_PATH = 41_004
+WRONG_PATH = NOT_SENT + 2
 """Like `NOT_SENT`, if the server may be at another path."""
 
-LOGIN_NEEDED = 41_005
+LOGIN_NEEDED = NOT_SENT + 3
 """Like `NOT_SENT`, if the user must log in."""
 
 UNSENT = frozenset({NOT_SENT, WRONG_PATH, LOGIN_NEEDED})
@@ -70,6 +75,8 @@ _GOODBYE_SECONDS = 2.0
 _SESSION_HEADER = "mcp-session-id"
 _NO_SESSION = -32000
 """Error code of servers on the TypeScript SDK, with status 400, for an unknown session."""
+_OF_SESSION = re.compile("session|not initialized", re.IGNORECASE)
+"""The message of an error about the session; any other error is the response to the call."""
 _GIVEN_UP = frozenset({408, 499})
 """Statuses of gateways that no longer wait for the server, which may have received the request."""
 
@@ -252,10 +259,7 @@ class ReportingClient(httpx2.AsyncClient):
         self, request: httpx2.Request, response: httpx2.Response, error: Mapping[str, Any]
     ) -> httpx2.Response:
         status = response.status_code
-        if _SESSION_HEADER in request.headers and (
-            status == httpx2.codes.NOT_FOUND
-            or (status == httpx2.codes.BAD_REQUEST and error.get("code") == _NO_SESSION)
-        ):
+        if _SESSION_HEADER in request.headers and _is_session_gone(status, error):
             return self._fail(request, SESSION_GONE, "the server no longer knows the session")
         if error:
             return response
@@ -271,6 +275,16 @@ class ReportingClient(httpx2.AsyncClient):
         error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": reason}}
 
         return httpx2.Response(503, json=error, request=request)
+
+
+def _is_session_gone(status: int, error: Mapping[str, Any]) -> bool:
+    """Return whether a refused request named a session that the server does not know."""
+    if not error:
+        return status == httpx2.codes.NOT_FOUND
+    is_gone = status == httpx2.codes.NOT_FOUND or (
+        status == httpx2.codes.BAD_REQUEST and error.get("code") == _NO_SESSION
+    )
+    return is_gone and _OF_SESSION.search(str(error.get("message"))) is not None
 
 
 def _explain(error: httpx2.RequestError, request: httpx2.Request) -> str:

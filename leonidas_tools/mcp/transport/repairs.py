@@ -53,7 +53,8 @@ _REQUIRED = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Fields that some protocol version requires in a result besides its items."""
 _PROBE_SECONDS = 2.0
 _SILENT = "no response"
-_NOTE = "leonidas-tools/note"
+_NOTE = "leonidas-tools/only-structure"
+"""The key of a result that had no content."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,10 +179,11 @@ class CheckedTransport:
 
         A result that is too costly to validate has no note.
         """
-        note = (answer.meta or {}).get(_NOTE)
+        if (answer.meta or {}).get(_NOTE):  # a server can set it, too, but not its text
+            return say("mcp_only_structure")
         schema = self._outputs.get(tool)
-        if isinstance(note, str) or schema is None or answer.is_error:
-            return note if isinstance(note, str) else None
+        if schema is None or answer.is_error:
+            return None
         try:
             if tool not in self._validators:
                 self._validators[tool] = ArgumentValidator(upgrade_schema(schema))
@@ -328,7 +330,7 @@ class CheckedTransport:
             repaired["structuredContent"] = structure
         if content is None:
             content = [] if structure is not None or not rest else [rest]
-            repaired["_meta"] = {**repaired.get("_meta", {}), _NOTE: say("mcp_only_structure")}
+            repaired["_meta"] = {**repaired.get("_meta", {}), _NOTE: True}
         repaired["isError"] = result.get("isError") in (True, "true")
         return {**repaired, "content": content if isinstance(content, list) else [content]}
 

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
-from leonidas_tools.settings.fields import Count, Switch, unset
+from leonidas_tools.settings.fields import Count, Switch, refuse_empty
 from leonidas_tools.settings.sandbox_settings import SandboxSettings
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
@@ -41,7 +41,7 @@ class CodeSettings(SandboxSettings):
         max_kept_kilobytes: The maximum size of the variables of a session.
     """
 
-    engine: Annotated[Literal["python", "monty"], BeforeValidator(unset)] = "python"
+    engine: Annotated[Literal["python", "monty"], BeforeValidator(refuse_empty)] = "python"
     keep_variables: Switch = True
     max_kept_kilobytes: Count = 4096
 
