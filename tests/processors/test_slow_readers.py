@@ -16,7 +16,7 @@ from leonidas_tools import AdvancedToolProcessor, ToolContext, tool
 from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.part_queue import PartQueue
 from leonidas_tools.processors.answers import progress_part
-from leonidas_tools.processors.stage import MAX_OF_EACH, MAX_REPLACEABLE, CoalescingQueue
+from leonidas_tools.processors.queues import MAX_OF_EACH, MAX_REPLACEABLE, BoundedQueue
 from tests.promises.faults.play import call
 
 MANY = 5_000
@@ -218,7 +218,7 @@ async def test_a_model_that_does_not_read_is_given_the_newest_interim_answers_an
 
 @given(st.lists(st.one_of(st.none(), st.sampled_from("abc"), st.just("read"), st.just("remove"))))
 def test_nothing_but_the_oldest_of_a_source_is_dropped_and_the_order_stays(steps):
-    queue = CoalescingQueue(lambda item, dropped: (*item[:2], dropped))
+    queue = BoundedQueue(mark=lambda item, dropped: (*item[:2], dropped))
     put, removed = [], set()
     found = []
     for number, step in enumerate(steps):
@@ -231,9 +231,9 @@ def test_nothing_but_the_oldest_of_a_source_is_dropped_and_the_order_stays(steps
         else:
             put.append((step, number))
             if step is None:
-                queue.append((step, number, 0))
+                queue.put((step, number, 0))
             else:
-                queue.append_replaceable((step, number, 0), step)
+                queue.put((step, number, 0), step)
     while queue:
         found.append(queue.popleft())
     numbers = [number for _, number, _ in found]
@@ -247,9 +247,9 @@ def test_nothing_but_the_oldest_of_a_source_is_dropped_and_the_order_stays(steps
 
 
 def test_an_unread_queue_keeps_no_room_for_dropped_items():
-    queue = CoalescingQueue(lambda item, _: item)
-    queue.append("first")
+    queue = BoundedQueue()
+    queue.put("first")
     for number in range(100_000):
-        queue.append_replaceable(number, number % 3)
+        queue.put(number, number % 3)
     assert len(queue) == 1 + 3 * MAX_OF_EACH
     assert len(queue._items) <= 4 * MAX_OF_EACH + 200
