@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 ENDED: Final = 1000
+LEAVING: Final = 1001
 UNSUPPORTED: Final = 1003
 REFUSED: Final = 1008
 FAILED: Final = 1011

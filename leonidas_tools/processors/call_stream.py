@@ -25,8 +25,8 @@ from leonidas_tools.processors.parts import (
     claim,
     executor_of,
 )
-from leonidas_tools.processors.requests import build_answer, from_json, is_request
 from leonidas_tools.processors.queues import BoundedQueue
+from leonidas_tools.processors.requests import build_answer, from_json, is_request
 from leonidas_tools.processors.stage import Stage, add_dropped, progress_source
 from leonidas_tools.settings.effective import refusal_of
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
