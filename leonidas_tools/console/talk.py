@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from starlette.websockets import WebSocketDisconnect
 
 from leonidas_tools.gateway import wire
-from leonidas_tools.gateway.closing import BUSY, ENDED, LEAVING, REFUSED, CloseError
 from leonidas_tools.gateway.limits import RunningSessions
 from leonidas_tools.gateway.talk import Talk, close, close_error, leave, run_until_first, send_item
+from leonidas_tools.gateway.wire import BUSY, ENDED, LEAVING, REFUSED, CloseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

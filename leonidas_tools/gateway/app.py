@@ -14,13 +14,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
-from leonidas_tools.gateway.closing import RESTARTING, CloseError
 from leonidas_tools.gateway.conversation import GatewayConversation
 from leonidas_tools.gateway.limits import Admission, GatewayLimits, RunningSessions
 from leonidas_tools.gateway.resumption_guard import ResumptionGuard
 from leonidas_tools.gateway.talk import close
 from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, TokenError, check_secret, user_of
-from leonidas_tools.gateway.wire import PROTOCOL
+from leonidas_tools.gateway.wire import PROTOCOL, RESTARTING, CloseError
 from leonidas_tools.mcp_server.guard import (
     HTTPAccess,
     bearer_token,

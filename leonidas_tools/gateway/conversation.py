@@ -12,10 +12,10 @@ from leonidas_tools.approvals.untrusted import UntrustedContent, tools_read_in
 from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.errors import ToolError
 from leonidas_tools.gateway import wire
-from leonidas_tools.gateway.closing import ENDED, REFUSED, RESTARTING, UNSUPPORTED, CloseError
 from leonidas_tools.gateway.sound import SoundToClient, decode
 from leonidas_tools.gateway.talk import Talk, close_error, leave, receive, run_until_first
 from leonidas_tools.gateway.tokens import make_resumption, resumption_of
+from leonidas_tools.gateway.wire import ENDED, REFUSED, RESTARTING, UNSUPPORTED, CloseError
 from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.processors.parts import EventPart

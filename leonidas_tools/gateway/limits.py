@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.calls.last_minute import MINUTE_SECONDS, LastMinute
 from leonidas_tools.errors import StoreError
-from leonidas_tools.gateway.closing import BUSY, CloseError
+from leonidas_tools.gateway.wire import BUSY, CloseError
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:

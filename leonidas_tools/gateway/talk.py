@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
@@ -15,7 +15,7 @@ from google.genai.errors import APIError
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from leonidas_tools.gateway import wire
-from leonidas_tools.gateway.closing import BUSY, ENDED, FAILED, REFUSED, CloseError
+from leonidas_tools.gateway.wire import BUSY, ENDED, FAILED, REFUSED, CloseError
 from leonidas_tools.live.connection import message_of
 from leonidas_tools.mcp_server.guard import TokenBucket
 from leonidas_tools.processors.queues import BoundedQueue
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from genai_processors.processor import Processor
     from starlette.websockets import WebSocket
+
+    from leonidas_tools.gateway.sound import SoundToClient
 
 T = TypeVar("T")
 
@@ -44,19 +46,6 @@ _MAX_UNHEARD_BYTES = 480_000
 _MAX_UNSENT_MESSAGE_BYTES = 262_144
 _ITEM_BYTES = 64
 _FRAME_SECONDS_OUT = 0.1
-
-
-class SoundConverter(Protocol):
-    """Converts the agent's audio to the format of a client."""
-
-    def take(self, data: bytes, mime_type: str) -> bytes:
-        """Convert the next audio."""
-
-    def finish(self) -> bytes:
-        """Return the buffered audio, at the end of a turn."""
-
-    def drop(self) -> None:
-        """Drop the buffered audio, at an interruption."""
 
 
 class Talk:
@@ -86,7 +75,7 @@ class Talk:
         spoken: wire.SoundFormat,
         *,
         unsent_seconds: float,
-        converter: SoundConverter | None = None,
+        converter: SoundToClient | None = None,
     ) -> None:
         """Set the formats of audio from the client and to the client."""
         self.sound = sound

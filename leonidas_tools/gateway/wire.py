@@ -1,4 +1,4 @@
-"""The JSON messages from and to a client."""
+"""The messages and audio formats of a client, and the codes with which its connection closes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, Typ
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
-from leonidas_tools.gateway.closing import UNSUPPORTED, CloseError
 from leonidas_tools.results.jsonable import utf8_text
 
 if TYPE_CHECKING:
@@ -16,9 +15,32 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.events import ToolEvent
 
 PROTOCOL: Final = "leonidas.gateway.v1"
+ENDED: Final = 1000
+LEAVING: Final = 1001
+UNSUPPORTED: Final = 1003
+REFUSED: Final = 1008
+FAILED: Final = 1011
+RESTARTING: Final = 1012
+BUSY: Final = 1013
 Encoding: TypeAlias = Literal["pcm16", "mulaw"]
 _T = TypeVar("_T")
 _SHOWN = ("event", "call_id", "tool", "status", "reason_code", "message", "fraction", "seconds")
+
+
+class CloseError(Exception):
+    """Raised to end a conversation; the client receives the code and the reason.
+
+    Args:
+        code: The close code.
+        why: The reason as a label of the metrics.
+        reason: The reason, at most 123 bytes.
+    """
+
+    def __init__(self, code: int, why: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.why = why
+        self.reason = reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

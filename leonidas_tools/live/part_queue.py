@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.processors.parts import EventPart
 from leonidas_tools.processors.queues import BoundedQueue
-from leonidas_tools.processors.stage import add_dropped, progress_source
+from leonidas_tools.processors.stage import add_dropped, put_part
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class PartQueue:
             self._parts.remove(is_speech, newest=self._since_barge_in)
             self._since_barge_in = 0
         self._since_barge_in += 1
-        self._parts.put(part, *progress_source(part))
+        put_part(self._parts, part)
 
     def close(self, failure: BaseException | None = None) -> None:
         """End the stream, and raise the first failure to the reader after the last part."""

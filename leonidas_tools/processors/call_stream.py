@@ -27,7 +27,7 @@ from leonidas_tools.processors.parts import (
 )
 from leonidas_tools.processors.queues import BoundedQueue
 from leonidas_tools.processors.requests import build_answer, from_json, is_request
-from leonidas_tools.processors.stage import Stage, add_dropped, progress_source
+from leonidas_tools.processors.stage import Stage, add_dropped, put_part
 from leonidas_tools.settings.effective import refusal_of
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
@@ -176,7 +176,7 @@ class _Calls:
     def _pass(self, part: ProcessorPart) -> None:
         if (cancelled := cancelled_id(part)) is not None:
             self._cancel(cancelled)
-        self.ready.put(part, *progress_source(part))
+        put_part(self.ready, part)
 
     def _on_event(self, event: ToolEvent) -> None:
         if event.kind is _PROGRESS:

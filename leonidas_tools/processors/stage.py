@@ -57,7 +57,7 @@ async def _read_in_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator
         try:
             async with processor.context():
                 async for part in parts:
-                    ready.put(part, *progress_source(part))
+                    put_part(ready, part)
         finally:
             ready.close()
 
@@ -75,11 +75,12 @@ async def _read_in_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator
     await reading
 
 
-def progress_source(part: ProcessorPart) -> tuple[()] | tuple[str, int]:
-    """Return the call of a progress event, and the number of events dropped before it."""
+def put_part(queue: BoundedQueue[Any], part: ProcessorPart) -> None:
+    """Add a part to a queue, which keeps only the newest progress events of each call."""
     if type(part) is EventPart and part.event.kind is _PROGRESS:
-        return part.event.call.trace_id, part.event.dropped
-    return ()
+        queue.put(part, part.event.call.trace_id, part.event.dropped)
+    else:
+        queue.put(part)
 
 
 def add_dropped(item: object, count: int) -> EventPart:

@@ -253,3 +253,50 @@ def test_an_unread_queue_keeps_no_room_for_dropped_items():
         queue.put(number, number % 3)
     assert len(queue) == 1 + 3 * MAX_OF_EACH
     assert len(queue._items) <= 4 * MAX_OF_EACH + 200
+
+
+@given(st.lists(st.one_of(st.integers(0, 9), st.just("read"), st.just("put back"))))
+def test_the_oldest_items_make_room_for_the_newest(steps):
+    def drop_oldest(full):
+        assert full.remove_oldest(lambda item: item[1] > 0)
+
+    queue = BoundedQueue(size_of=lambda item: item[1], max_bytes=20, on_full=drop_oldest)
+    waiting, taken = [], None
+    for number, step in enumerate(steps):
+        if step == "read":
+            if waiting:
+                taken = waiting.pop(0)
+                assert queue.popleft() == taken
+        elif step == "put back":
+            if taken is not None:
+                waiting.insert(0, taken)
+                queue.put_back(taken)
+                taken = None
+        else:
+            while step and sum(size for _, size in waiting) + step > 20:
+                waiting.remove(next(item for item in waiting if item[1]))
+            waiting.append((number, step))
+            queue.put((number, step))
+        assert len(queue) == len(waiting)
+    assert [queue.popleft() for _ in range(len(queue))] == waiting
+
+
+def test_a_full_queue_may_refuse_an_item():
+    def refuse(_):
+        raise OverflowError
+
+    queue = BoundedQueue(size_of=len, max_bytes=3, on_full=refuse)
+    queue.put("ab")
+    with pytest.raises(OverflowError):
+        queue.put("cd")
+    assert (queue.popleft(), len(queue)) == ("ab", 0)
+
+
+async def test_a_closed_queue_wakes_its_reader():
+    queue = BoundedQueue()
+    reading = asyncio.create_task(queue.wait())
+    await asyncio.sleep(0)
+    assert queue.is_drained
+    queue.close()
+    await reading
+    assert (len(queue), queue.is_closed) == (0, True)
