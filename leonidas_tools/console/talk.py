@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from genai_processors.processor import Processor
     from starlette.websockets import WebSocket
 
-    from leonidas_tools.processors.queues import BoundedQueue
+    from leonidas_tools.calls.queues import BoundedQueue
 
     Agents: TypeAlias = Callable[[], AbstractAsyncContextManager[Processor]]
     """Opens the agent of one conversation, usually a `LiveToolSession`."""

@@ -14,12 +14,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
-from leonidas_tools.gateway.conversation import GatewayConversation
+from leonidas_tools.gateway.conversation import GatewayConversation, restarting
 from leonidas_tools.gateway.limits import Admission, GatewayLimits, RunningSessions
 from leonidas_tools.gateway.resumption_guard import ResumptionGuard
 from leonidas_tools.gateway.talk import close
 from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, TokenError, check_secret, user_of
-from leonidas_tools.gateway.wire import PROTOCOL, RESTARTING, CloseError
+from leonidas_tools.gateway.wire import PROTOCOL, CloseError
 from leonidas_tools.mcp_server.guard import (
     HTTPAccess,
     bearer_token,
@@ -31,7 +31,7 @@ from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -161,19 +161,14 @@ class GatewayApp:
 
     async def _hold(self, websocket: WebSocket, user: str) -> None:
         try:
-            async with self._admit(user):
+            if self._draining.is_set():
+                raise restarting()
+            async with self._admission.admit(user):
                 await self._run_conversation(websocket, user)
         except CloseError as refused:
             self._metrics.count_refusal(refused.why)
             logger.info("A conversation of %r was refused: %s", user, refused)
             await close(websocket, refused)
-
-    @contextlib.asynccontextmanager
-    async def _admit(self, user: str) -> AsyncIterator[None]:
-        if self._draining.is_set():
-            raise CloseError(RESTARTING, "draining", "The server is restarting: connect again")
-        async with self._admission.admit(user):
-            yield
 
     async def _run_conversation(self, websocket: WebSocket, user: str) -> None:
         conversation = GatewayConversation(

@@ -206,10 +206,10 @@ class GatewayConversation(Talk):
     async def _watch(self) -> NoReturn:
         await self._opened.wait()
         while True:
-            self.is_active.clear()
+            self.active.clear()
             try:
                 async with asyncio.timeout(self._limits.idle_seconds):
-                    await self.is_active.wait()
+                    await self.active.wait()
             except TimeoutError:
                 raise CloseError(REFUSED, "idle", "The client sent nothing") from None
 
@@ -294,13 +294,14 @@ class GatewayConversation(Talk):
         self.tell("draining", seconds=self._limits.grace_seconds)
         await self._moment.quiet()
         await self.wait_until_sent()
-        raise _restarting()
+        raise restarting()
 
 
 async def _restart(closing: asyncio.Event) -> NoReturn:
     await closing.wait()
-    raise _restarting()
+    raise restarting()
 
 
-def _restarting() -> CloseError:
+def restarting() -> CloseError:
+    """Return the error that ends a conversation for a restart."""
     return CloseError(RESTARTING, "draining", "The server is restarting: connect again")

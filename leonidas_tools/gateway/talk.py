@@ -14,11 +14,11 @@ from genai_processors.content_api import ProcessorPart
 from google.genai.errors import APIError
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
+from leonidas_tools.calls.queues import BoundedQueue
 from leonidas_tools.gateway import wire
 from leonidas_tools.gateway.wire import BUSY, ENDED, FAILED, REFUSED, CloseError
 from leonidas_tools.live.connection import message_of
 from leonidas_tools.mcp_server.guard import TokenBucket
-from leonidas_tools.processors.queues import BoundedQueue
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Talk:
     """The messages of a client."""
 
     def __init__(self, *, frame_seconds: float) -> None:
-        self.is_active = asyncio.Event()
+        self.active = asyncio.Event()
         """Set when a client has sent a message."""
         self._frame_seconds = frame_seconds
         self._heard: BoundedQueue[ProcessorPart] = BoundedQueue(
@@ -96,17 +96,18 @@ class Talk:
         """
         while True:
             given = await receive(websocket)
-            self.is_active.set()
+            self.active.set()
             if not self._messages.spend():
                 raise _flood()
             if isinstance(given, bytes):
-                self._hear_sound(given)
+                self._check_sound(given)
+                self.hear_sound(given)
             elif self._texts.spend():
                 self.hear_message(wire.parse_message(given, self.messages))
             else:
                 raise _flood()
 
-    def _hear_sound(self, frame: bytes) -> None:
+    def _check_sound(self, frame: bytes) -> None:
         seconds = self.sound.seconds(len(frame))
         whole = bool(frame) and not len(frame) % self.sound.sample_bytes
         if not whole or seconds > self._frame_seconds:
@@ -114,7 +115,6 @@ class Talk:
             raise CloseError(REFUSED, "frame", reason)
         if not self._sound_pace.spend(seconds):
             raise _flood()
-        self.hear_sound(frame)
 
     def hear_sound(self, frame: bytes) -> None:
         """Pass audio on to the agent."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
+from leonidas_tools.calls.queues import BoundedQueue
 from leonidas_tools.processors.answers import with_dropped
-from leonidas_tools.processors.queues import BoundedQueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

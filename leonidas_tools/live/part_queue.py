@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from leonidas_tools.calls.queues import BoundedQueue
 from leonidas_tools.processors.parts import EventPart
-from leonidas_tools.processors.queues import BoundedQueue
 from leonidas_tools.processors.stage import add_dropped, put_part
 from leonidas_tools.redaction.visible import visible_logger
 

@@ -14,6 +14,7 @@ from genai_processors.content_api import ProcessorPart
 from leonidas_tools.calls.call import build_repeated_result, normalize_name
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.once_calls import OnceCalls
+from leonidas_tools.calls.queues import BoundedQueue
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import response_part
 from leonidas_tools.processors.intake import Intake, pinned, remember
@@ -25,7 +26,6 @@ from leonidas_tools.processors.parts import (
     claim,
     executor_of,
 )
-from leonidas_tools.processors.queues import BoundedQueue
 from leonidas_tools.processors.requests import build_answer, from_json, is_request
 from leonidas_tools.processors.stage import Stage, add_dropped, put_part
 from leonidas_tools.settings.effective import refusal_of

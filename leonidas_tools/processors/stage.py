@@ -9,8 +9,8 @@ from genai_processors import context as context_lib
 from genai_processors import processor
 
 from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.queues import BoundedQueue
 from leonidas_tools.processors.parts import EventPart
-from leonidas_tools.processors.queues import BoundedQueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

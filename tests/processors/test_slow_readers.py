@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, tool
+from leonidas_tools.calls.queues import MAX_OF_EACH, MAX_REPLACEABLE, BoundedQueue
 from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.part_queue import PartQueue
 from leonidas_tools.processors.answers import progress_part
-from leonidas_tools.processors.queues import MAX_OF_EACH, MAX_REPLACEABLE, BoundedQueue
 from tests.promises.faults.play import call
 
 MANY = 5_000

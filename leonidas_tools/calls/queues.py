@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
@@ -62,8 +63,8 @@ class BoundedQueue(Generic[T]):
         *,
         mark: Callable[[T, int], T] = lambda item, _: item,
         size_of: Callable[[T], int] | None = None,
-        max_bytes: float = 0,
-        on_full: Callable[[BoundedQueue[T]], object] | None = None,
+        max_bytes: float = math.inf,
+        on_full: Callable[[BoundedQueue[T]], object] = lambda _: None,
     ) -> None:
         self._mark = mark
         self._size_of = size_of
@@ -186,8 +187,6 @@ class BoundedQueue(Generic[T]):
 
     def _make_room(self, size: int) -> None:
         while size and self._bytes and self._bytes + size > self._max_bytes:
-            if self._on_full is None:
-                break
             self._on_full(self)
         self._bytes += size
 
