@@ -18,6 +18,7 @@ from leonidas_tools.gateway.tokens import make_resumption, resumption_of
 from leonidas_tools.gateway.wire import ENDED, REFUSED, RESTARTING, UNSUPPORTED, CloseError
 from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.live.session import LiveToolSession
+from leonidas_tools.live.speech.output import SpeechOutputProcessor
 from leonidas_tools.processors.parts import EventPart
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.session.resumption import Resumption
@@ -234,8 +235,9 @@ class GatewayConversation(Talk):
             self.tell("problem", question=given.question, text=str(error))
 
     async def _converse(self) -> NoReturn:
+        agent = LiveToolSession(self._model, self._tools, session=self._session)
         try:
-            await self.converse(LiveToolSession(self._model, self._tools, session=self._session))
+            await self.converse(agent + SpeechOutputProcessor(session=self._session))
         except Exception as error:
             raise close_error(error, self) from error
         if self._is_at_limit:
