@@ -1,4 +1,4 @@
-"""The console as an ASGI app: a page for a person, and an HTTP API for programs."""
+"""The console: a page for a person, and an HTTP API for programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from starlette.routing import Route, WebSocketRoute
 
 from leonidas_tools.console.api import Api, errors_as_json
 from leonidas_tools.console.event_source import EventSource
-from leonidas_tools.console.talk import TalkEndpoint
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp_server.guard import AccessGuard, HTTPAccess
+from leonidas_tools.mcp_server.guard import AccessGuard, HTTPAccess, is_loopback
+from leonidas_tools.mcp_server.serving import listening, serve_app
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ _SECURITY_HEADERS = {
     "x-frame-options": "DENY",
 }
 
+_MAX_MESSAGE_BYTES = 16_384
 _TYPES = {
     "css": "text/css",
     "html": "text/html",
@@ -80,6 +81,8 @@ class ConsoleApp:
     """
 
     def __init__(self, tools: ToolRuntime, access: HTTPAccess, agents: Agents | None) -> None:
+        from leonidas_tools.console.talk import TalkEndpoint  # imports google-genai, for seconds
+
         self.tools = tools
         self._closing = asyncio.Event()
         self._stack = AsyncExitStack()
@@ -161,6 +164,46 @@ def console_app(
         raise ConfigurationError("The console is served only with a token: give one")
     access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins))
     return ConsoleApp(runtime, access, agents)
+
+
+async def serve_console(  # noqa: PLR0913 - each is an option of the server
+    tools: ToolRuntime | AdvancedToolProcessor,
+    *,
+    token: str,
+    host: str = "127.0.0.1",
+    port: int = 8787,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    agents: Agents | None = None,
+    on_listening: Callable[[str], object] | None = None,
+) -> None:
+    """Serve the console of these tools over HTTP, until cancelled.
+
+    Run it on the event loop of the sessions that use the tools.
+
+    Args:
+        tools: The tools; this function opens them.
+        token: The token of `Authorization: Bearer …`.
+        host: The address to listen on.
+        port: The port; 0 for a free one.
+        hosts: Allowed `Host` names besides those of this machine.
+        origins: Origins of other pages that may use it.
+        agents: Opens the agent of each conversation on the page.
+        on_listening: Callback that receives the address once the server listens.
+
+    Raises:
+        ConfigurationError: The server cannot listen on this address, or the token is empty.
+    """
+    names = (*hosts, *(() if is_loopback(host) else (host,)))
+    app = console_app(tools, token=token, hosts=names, origins=origins, agents=agents)
+    with listening(host, port) as listener:
+        await serve_app(
+            app,
+            listener,
+            running=app,
+            longest_message_bytes=_MAX_MESSAGE_BYTES,
+            on_listening=on_listening,
+        )
 
 
 def _is_public(path: str) -> bool:

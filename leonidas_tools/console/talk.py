@@ -1,136 +1,47 @@
 """Talk with the agent over a WebSocket: audio and typed text in, audio out.
 
-Each client has its own conversation. A client sends 16-bit PCM at 16 kHz in binary messages and
-`TalkMessage` as JSON; it receives 16-bit PCM at 24 kHz in binary messages, and `{"type": "ready" |
-"interrupted" | "turn_complete"}`. `ready` has the id of the conversation: a client that lost its
-connection resumes it by `?conversation=…`, and receives the output of the meantime.
+Each client has its own conversation. A client sends 16-bit PCM at 16 kHz in binary messages, and
+the messages `text` and `audio_end` of the gateway; it receives 16-bit PCM at 24 kHz in binary
+messages, and `{"type": "ready" | "interrupted" | "turn_complete"}`. `ready` has the id of the
+conversation: a client that lost its connection resumes it by `?conversation=…`, and receives the
+output of the meantime.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import secrets
-from collections import deque
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
-from starlette.websockets import WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocketDisconnect
 
-from leonidas_tools.mcp_server.guard import TokenBucket
-from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.gateway import wire
+from leonidas_tools.gateway.limits import RunningSessions
+from leonidas_tools.gateway.talk import Talk, close, close_error, leave, run_until_first, send_item
+from leonidas_tools.gateway.wire import BUSY, ENDED, LEAVING, REFUSED, CloseError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
-    from genai_processors.content_api import ProcessorPart
     from genai_processors.processor import Processor
     from starlette.websockets import WebSocket
+
+    from leonidas_tools.calls.queues import BoundedQueue
 
     Agents: TypeAlias = Callable[[], AbstractAsyncContextManager[Processor]]
     """Opens the agent of one conversation, usually a `LiveToolSession`."""
 
-logger = visible_logger(__name__)
-
 PROTOCOL = "leonidas.talk.v1"
-MAX_MESSAGE_BYTES = 16_384
-_MAX_FRAME_BYTES = 6_400  # 200 ms; the page sends 20 ms
-_MESSAGES_PER_SECOND = 100.0
-_MAX_MESSAGES_AT_ONCE = 500.0
+_FRAME_SECONDS = 0.2
+_UNSENT_SECONDS = 60.0
 _MAX_TALKS = 8
-_MAX_UNHEARD_BYTES = 320_000  # 10 s that the agent has not received yet
-_MAX_UNSENT_BYTES = 2_880_000  # 60 s that the client has not received yet
-_MAX_WAITING_MESSAGES = 64
-_MAX_SEND_SECONDS = 30.0
-_CLOSE_SECONDS = 2.0
 _KEPT_SECONDS = 30.0
 """Seconds in which a client that lost its connection can resume its conversation."""
 _LOST = frozenset({1005, 1006})
 """The codes of a connection that ended without a close frame; uvicorn also uses 1005."""
-_MICROPHONE = "audio/pcm;rate=16000"
-_ENDED, _LEAVING, _UNSUPPORTED, _REFUSED, _FAILED, _BUSY = 1000, 1001, 1003, 1008, 1011, 1013
-
-
-class TalkMessage(BaseModel):
-    """A typed text, or a notice that the microphone is muted."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    type: Literal["text", "audio_end"]
-    text: Annotated[str, StringConstraints(max_length=4000)] = ""
-
-
-class _ClosedError(Exception):
-    """Raised to end the conversation; the client receives the code and the reason."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-
-
-class _Waiting:
-    """A queue of audio and messages; over the limit, the oldest audio is dropped."""
-
-    def __init__(self, most_sound_bytes: int) -> None:
-        self._most_bytes = most_sound_bytes
-        self._items: deque[bytes | str] = deque()
-        self._bytes = 0
-        self._texts = 0
-        self._filled = asyncio.Event()
-
-    def put(self, item: bytes | str) -> None:
-        """Add an item."""
-        self._items.append(item)
-        if isinstance(item, str):
-            self._texts += 1
-            if self._texts > _MAX_WAITING_MESSAGES:
-                raise _ClosedError(
-                    _BUSY, "Too many messages are waiting: send and read at a steady pace"
-                )
-        else:
-            self._bytes += len(item)
-            while self._bytes > self._most_bytes:
-                self._drop_sound(oldest_only=True)
-        self._filled.set()
-
-    def put_back(self, item: bytes | str) -> None:
-        """Put an item that could not be sent back at the front."""
-        self._items.appendleft(item)
-        if isinstance(item, str):
-            self._texts += 1
-        else:
-            self._bytes += len(item)
-
-    def silence(self) -> None:
-        """Drop all audio."""
-        self._drop_sound(oldest_only=False)
-
-    def _drop_sound(self, *, oldest_only: bool) -> None:
-        kept: deque[bytes | str] = deque()
-        while self._items:
-            item = self._items.popleft()
-            if isinstance(item, str):
-                kept.append(item)
-                continue
-            self._bytes -= len(item)
-            if oldest_only:
-                break
-        self._items.extendleft(reversed(kept))
-
-    async def get(self) -> bytes | str:
-        """Wait for an item; remove and return the first."""
-        while not self._items:
-            self._filled.clear()
-            await self._filled.wait()
-        item = self._items.popleft()
-        if isinstance(item, str):
-            self._texts -= 1
-        else:
-            self._bytes -= len(item)
-        return item
+_MICROPHONE = wire.SoundFormat(hertz=16_000)
+_SPEAKER = wire.SoundFormat(hertz=24_000)
 
 
 class TalkEndpoint:
@@ -144,8 +55,9 @@ class TalkEndpoint:
     def __init__(self, agents: Agents | None, closing: asyncio.Event) -> None:
         self._agents = agents
         self._closing = closing
-        self._talks: dict[str, _Talk] = {}
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._talks: dict[str, _ConsoleTalk] = {}
+        self._clients = RunningSessions()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def wait_until_ended(self) -> None:
         """Wait until every conversation has ended."""
@@ -161,26 +73,24 @@ class TalkEndpoint:
         self._tasks.add(task)
         try:
             known = self._talks.get(websocket.query_params.get("conversation", ""))
-            if known is not None and not known.is_over:
-                closed = await known.serve(websocket, is_resumed=True)
-            else:
-                closed = await self._start().serve(websocket, is_resumed=False)
-        except _ClosedError as refused:
-            closed = refused
+            is_resumed = known is not None and not known.is_over
+            talk = known if known is not None and is_resumed else self._start()
+            async with self._clients.begin("", talk.id) as wanted:
+                await talk.serve(websocket, wanted, is_resumed=is_resumed)
+        except CloseError as closed:
+            await close(websocket, closed)
         finally:
             self._tasks.discard(task)
-        if closed is not None:
-            await _close(websocket, closed.code, closed.reason)
 
-    def _start(self) -> _Talk:
+    def _start(self) -> _ConsoleTalk:
         """Start a conversation."""
         if self._agents is None:
-            raise _ClosedError(_REFUSED, "There is no agent to talk to here")
+            raise CloseError(REFUSED, "no_agent", "There is no agent to talk to here")
         if self._closing.is_set():
-            raise _ClosedError(_LEAVING, "The console is shutting down")
+            raise _closing_error()
         if len(self._talks) >= _MAX_TALKS:
-            raise _ClosedError(_BUSY, "Too many conversations: end one, or try again later")
-        talk = _Talk(self._agents, self._closing)
+            raise CloseError(BUSY, "limit", "Too many conversations: end one, or try again later")
+        talk = _ConsoleTalk(self._agents, self._closing)
         self._talks[talk.id] = talk
         task = asyncio.create_task(talk.run(), name="console:talk")
         self._tasks.add(task)
@@ -193,230 +103,117 @@ class TalkEndpoint:
         return talk
 
 
-class _ClientSlot:
-    """The connection of a client in a conversation; a later client replaces it."""
-
-    def __init__(self) -> None:
-        self.is_wanted = asyncio.Event()
-        self.is_free = asyncio.Event()
-
-
-class _Talk:
+class _ConsoleTalk(Talk):
     """One conversation; it waits for a client whose connection was lost."""
 
     def __init__(self, agents: Agents, closing: asyncio.Event) -> None:
+        super().__init__(frame_seconds=_FRAME_SECONDS)
+        self.use(_MICROPHONE, _SPEAKER, unsent_seconds=_UNSENT_SECONDS)
         self.id = secrets.token_urlsafe(16)
         self._agents = agents
         self._closing = closing
         self._is_open = asyncio.Event()
-        self._over: asyncio.Future[_ClosedError] = asyncio.get_running_loop().create_future()
-        self._place: _ClientSlot | None = None
+        self._over: asyncio.Future[CloseError] = asyncio.get_running_loop().create_future()
         self._patience: asyncio.TimerHandle | None = None
-        self._heard = _Waiting(_MAX_UNHEARD_BYTES)
-        self._unsent = _Waiting(_MAX_UNSENT_BYTES)
         self._is_speaking = False
-        self._messages = TokenBucket(per_second=_MESSAGES_PER_SECOND, at_once=_MAX_MESSAGES_AT_ONCE)
+
+    def __str__(self) -> str:
+        return "The agent of a conversation"
 
     @property
     def is_over(self) -> bool:
         """Return whether the conversation is closed to clients."""
         return self._over.done()
 
-    def _end(self, why: _ClosedError) -> None:
-        if not self._over.done():
-            self._over.set_result(why)
-
     async def run(self) -> None:
         """Run the agent until it ends, the console closes or the client does not reconnect."""
-        agent = asyncio.create_task(self._converse(), name="console:talk-agent")
-        closing = asyncio.create_task(self._closing.wait(), name="console:talk-closing")
-        running: set[asyncio.Task[Any]] = {agent, closing}
         try:
-            await asyncio.wait({*running, self._over}, return_when=asyncio.FIRST_COMPLETED)
-            if closing.done():
-                self._end(_ClosedError(_LEAVING, "The console is shutting down"))
-            elif agent.done():
-                self._end(_end_of(agent))
+            await run_until_first([self._close(), self._wait_until_over(), self._converse()])
+        except CloseError as closed:
+            self._end(closed)
         finally:
-            self._wait_no_more()
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running)
+            self._stop_waiting()
 
-    async def serve(self, websocket: WebSocket, *, is_resumed: bool) -> _ClosedError | None:
-        """Serve a client until it leaves; return the reason if the server closes the connection.
+    async def serve(self, websocket: WebSocket, wanted: asyncio.Event, *, is_resumed: bool) -> None:
+        """Serve a client until it leaves, or another connection is `wanted` in its place.
 
-        An earlier client is disconnected: its connection may be lost without notice.
+        Raises:
+            CloseError: The server closes the connection.
         """
-        before, mine = self._place, _ClientSlot()
-        self._place = mine
-        self._wait_no_more()
+        self._stop_waiting()
         try:
-            if before is not None:
-                before.is_wanted.set()
-                await before.is_free.wait()
-            return await self._run_connection(websocket, mine, is_resumed=is_resumed)
+            await run_until_first(
+                [
+                    self._wait_until_over(),
+                    leave(wanted, REFUSED),
+                    self.listen(websocket),
+                    self._send_from_ready(websocket, is_resumed=is_resumed),
+                ]
+            )
+        except WebSocketDisconnect as left:
+            if left.code not in _LOST:
+                self._end(CloseError(ENDED, "left", "The client has disconnected"))
+        except CloseError as closed:
+            if not wanted.is_set():
+                self._end(closed)
+            raise
         finally:
-            mine.is_free.set()
-            if self._place is mine:
-                self._place = None
-                self._wait_for_client()
+            self._wait_for_client()
+
+    def _end(self, closed: CloseError) -> None:
+        if not self._over.done():
+            self._over.set_result(closed)
+
+    async def _wait_until_over(self) -> NoReturn:
+        raise await asyncio.shield(self._over)
+
+    async def _close(self) -> NoReturn:
+        await self._closing.wait()
+        raise _closing_error()
 
     def _wait_for_client(self) -> None:
         if self._over.done():
             return
-        if self._is_speaking:  # then the agent answers the audio that it has received
-            self._is_speaking = False
-            try:
-                self._heard.put(TalkMessage(type="audio_end").model_dump_json())
-            except _ClosedError as full:
-                self._end(full)
-                return
-        late = _ClosedError(_ENDED, "The client did not reconnect")
+        late = CloseError(ENDED, "left", "The client did not reconnect")
         self._patience = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._end, late)
+        if self._is_speaking:  # then the agent answers the audio that it has received
+            self.hear_message(wire.AudioEnd(type="audio_end"))
 
-    def _wait_no_more(self) -> None:
+    def _stop_waiting(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
 
-    async def _run_connection(
-        self, websocket: WebSocket, place: _ClientSlot, *, is_resumed: bool
-    ) -> _ClosedError | None:
-        listening = asyncio.create_task(self._listen(websocket), name="console:talk-listen")
-        sending = asyncio.create_task(self._send(websocket, is_resumed), name="console:talk-send")
-        losing = asyncio.create_task(place.is_wanted.wait(), name="console:talk-place")
-        running: set[asyncio.Task[Any]] = {listening, sending, losing}
-        try:
-            await asyncio.wait({*running, self._over}, return_when=asyncio.FIRST_COMPLETED)
-            if self._over.done():
-                return self._over.result()
-            if losing.done():
-                return _ClosedError(_REFUSED, "The conversation continues on another connection")
-            if sending.done():
-                sending.result()
-            if await listening not in _LOST:
-                self._end(_ClosedError(_ENDED, "The client has disconnected"))
-        except _ClosedError as fault:
-            self._end(fault)
-            return fault
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running)
-        return None
+    def hear_sound(self, frame: bytes) -> None:
+        """Pass audio on to the agent."""
+        super().hear_sound(frame)
+        self._is_speaking = True
 
-    async def _listen(self, websocket: WebSocket) -> int:
-        """Receive the messages of a client; return the close code when it leaves."""
-        while True:
-            message = await websocket.receive()
-            if message["type"] == "websocket.disconnect":
-                return int(message.get("code", _ENDED))
-            if not self._messages.spend():
-                why = "Too many messages: send audio as fast as it is spoken"
-                raise _ClosedError(_REFUSED, why)
-            self._take(message.get("bytes"), message.get("text"))
+    def hear_message(self, given: wire.ClientMessage) -> None:
+        """Pass a message on to the agent."""
+        super().hear_message(given)
+        self._is_speaking = self._is_speaking and not isinstance(given, wire.AudioEnd)
 
-    def _take(self, sound: bytes | None, text: str | None) -> None:
-        if sound is not None:
-            if not sound or len(sound) % 2 or len(sound) > _MAX_FRAME_BYTES:
-                reason = f"A frame must have 1 to {_MAX_FRAME_BYTES // 2} samples of two bytes"
-                raise _ClosedError(_REFUSED, reason)
-            self._heard.put(sound)
-            self._is_speaking = True
-            return
-        try:
-            said = TalkMessage.model_validate_json(text or "")
-        except ValidationError:
-            reason = "A message must be JSON with type and text, of at most 4000 characters"
-            raise _ClosedError(_UNSUPPORTED, reason) from None
-        self._heard.put(said.model_dump_json())
-        self._is_speaking = self._is_speaking and said.type != "audio_end"
-
-    async def _send(self, websocket: WebSocket, is_resumed: bool) -> None:
-        """Send the agent's output until the client has left."""
+    async def _send_from_ready(self, websocket: WebSocket, *, is_resumed: bool) -> NoReturn:
         await self._is_open.wait()
-        ready = {"type": "ready", "conversation": self.id, "resumed": is_resumed}
-        item: bytes | str = json.dumps(ready)
-        with contextlib.suppress(WebSocketDisconnect):
-            await _send_item(websocket, item)
-            while True:
-                item = await self._unsent.get()
-                try:
-                    await _send_item(websocket, item)
-                except BaseException:
-                    self._unsent.put_back(item)  # for the client after it reconnects
-                    raise
+        ready = wire.message("ready", conversation=self.id, resumed=is_resumed)
+        await send_item(websocket, ready)
+        await self.send(websocket)
 
-    async def _converse(self) -> None:
-        from genai_processors import processor
+    def drop_unsent(self, unsent: BoundedQueue[Any]) -> None:
+        """Drop the oldest audio: the client may be away for a while."""
+        if not unsent.remove_oldest(lambda item: isinstance(item, bytes)):
+            super().drop_unsent(unsent)
 
-        async with self._agents() as agent:
-            self._is_open.set()
-            # Without a context, cancelling a chain of processors would hang.
-            async with processor.context():
-                async for part in agent(self._inputs()):
-                    self._receive(part)
-
-    async def _inputs(self) -> AsyncIterator[ProcessorPart]:
-        from genai_processors.content_api import ProcessorPart
-
-        while True:
-            item = await self._heard.get()
-            if isinstance(item, bytes):
-                yield ProcessorPart(
-                    item, mimetype=_MICROPHONE, role="user", substream_name="realtime"
-                )
-                continue
-            said = TalkMessage.model_validate_json(item)
-            if said.type == "text":
-                yield ProcessorPart(said.text, role="user")
-            else:
-                ended = {"audio_stream_end": True}
-                yield ProcessorPart("", role="user", substream_name="realtime", metadata=ended)
-
-    def _receive(self, part: ProcessorPart) -> None:
-        blob = part.part.inline_data
-        if part.metadata.get("interrupted"):
-            self._unsent.silence()
-            self._send_event("interrupted")
-        elif blob is not None and blob.data and (blob.mime_type or "").startswith("audio/pcm"):
-            self._unsent.put(blob.data)
-        if part.metadata.get("turn_complete"):
-            self._send_event("turn_complete")
-
-    def _send_event(self, kind: str) -> None:
-        self._unsent.put(json.dumps({"type": kind}))
+    async def _converse(self) -> NoReturn:
+        try:
+            async with self._agents() as agent:
+                self._is_open.set()
+                await self.converse(agent)
+        except Exception as error:
+            raise close_error(error, self) from error
+        raise CloseError(ENDED, "ended", "The conversation has ended")
 
 
-def _end_of(agent: asyncio.Task[None]) -> _ClosedError:
-    """Return why the agent has ended."""
-    error = agent.exception()
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if isinstance(error, _ClosedError):
-        return error
-    if error is not None:
-        logger.error("The agent of a conversation has failed", exc_info=error)
-        return _ClosedError(_FAILED, "The agent has failed: the log of the console says why")
-    return _ClosedError(_ENDED, "The conversation has ended")
-
-
-async def _send_item(websocket: WebSocket, item: bytes | str) -> None:
-    """Send one message."""
-    try:
-        async with asyncio.timeout(_MAX_SEND_SECONDS):
-            if isinstance(item, bytes):
-                await websocket.send_bytes(item)
-            else:
-                await websocket.send_text(item)
-    except TimeoutError:
-        raise _ClosedError(_REFUSED, "The client reads too slowly") from None
-
-
-async def _close(websocket: WebSocket, code: int, reason: str) -> None:
-    if websocket.application_state is not WebSocketState.CONNECTED:
-        return
-    with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await websocket.close(code, reason)
+def _closing_error() -> CloseError:
+    return CloseError(LEAVING, "closing", "The console is shutting down")

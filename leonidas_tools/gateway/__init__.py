@@ -4,16 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.gateway.limits import GatewayLimits
-from leonidas_tools.gateway.tokens import make_token
 
 if TYPE_CHECKING:
-    from leonidas_tools.gateway.app import GatewayApp, gateway_app
-    from leonidas_tools.gateway.serving import serve_gateway
-else:  # what signs a token needs none of the packages for sound
+    from leonidas_tools.gateway.app import GatewayApp, gateway_app, serve_gateway
+    from leonidas_tools.gateway.tokens import make_token
+else:  # signing a token needs no package for audio, and the console none of the extra `serve`
     _LOADED_WHEN_NAMED = {
         "GatewayApp": "leonidas_tools.gateway.app",
         "gateway_app": "leonidas_tools.gateway.app",
-        "serve_gateway": "leonidas_tools.gateway.serving",
+        "make_token": "leonidas_tools.gateway.tokens",
+        "serve_gateway": "leonidas_tools.gateway.app",
     }
 
     def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The gateway as an ASGI app: `/conversation`, the health checks and the metrics."""
+"""The gateway: `/conversation`, the health checks and the metrics."""
 
 from __future__ import annotations
 
@@ -12,20 +12,26 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocketDisconnect
 
-from leonidas_tools.gateway.closing import RESTARTING, CloseError
-from leonidas_tools.gateway.conversation import GatewayConversation
-from leonidas_tools.gateway.limits import Admission, GatewayLimits
+from leonidas_tools.gateway.conversation import GatewayConversation, restarting
+from leonidas_tools.gateway.limits import Admission, GatewayLimits, RunningSessions
 from leonidas_tools.gateway.resumption_guard import ResumptionGuard
-from leonidas_tools.gateway.running_sessions import RunningSessions
+from leonidas_tools.gateway.talk import close
 from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, TokenError, check_secret, user_of
-from leonidas_tools.gateway.wire import PROTOCOL
-from leonidas_tools.mcp_server.guard import HTTPAccess, bearer_token, subprotocol_token
+from leonidas_tools.gateway.wire import PROTOCOL, CloseError
+from leonidas_tools.mcp_server.guard import (
+    HTTPAccess,
+    bearer_token,
+    is_loopback,
+    subprotocol_token,
+)
+from leonidas_tools.mcp_server.serving import listening, serve_app
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    import socket
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -40,7 +46,8 @@ CONVERSATION: Final = "/conversation"
 HEALTH: Final = "/healthz"
 READINESS: Final = "/readyz"
 METRICS: Final = "/metrics"
-_CLOSE_SECONDS = 2.0
+_MAX_MESSAGE_BYTES = 64_000
+"""Limit of a WebSocket message: more than a second of audio in the largest format."""
 _NO_STORE = {"cache-control": "no-store"}
 
 
@@ -154,19 +161,14 @@ class GatewayApp:
 
     async def _hold(self, websocket: WebSocket, user: str) -> None:
         try:
-            async with self._admit(user):
+            if self._draining.is_set():
+                raise restarting()
+            async with self._admission.admit(user):
                 await self._run_conversation(websocket, user)
         except CloseError as refused:
             self._metrics.count_refusal(refused.why)
             logger.info("A conversation of %r was refused: %s", user, refused)
-            await _close(websocket, refused)
-
-    @contextlib.asynccontextmanager
-    async def _admit(self, user: str) -> AsyncIterator[None]:
-        if self._draining.is_set():
-            raise CloseError(RESTARTING, "draining", "The server is restarting: connect again")
-        async with self._admission.admit(user):
-            yield
+            await close(websocket, refused)
 
     async def _run_conversation(self, websocket: WebSocket, user: str) -> None:
         conversation = GatewayConversation(
@@ -188,7 +190,7 @@ class GatewayApp:
             self._record_end("left", conversation, "The client has left")
         except CloseError as closed:
             self._record_end(closed.why, conversation, closed.reason)
-            await _close(websocket, closed)
+            await close(websocket, closed)
 
     def _record_end(self, why: str, conversation: GatewayConversation, reason: str) -> None:
         self._metrics.count_end(why)
@@ -257,6 +259,58 @@ def gateway_app(  # noqa: PLR0913 - each is an option of the server
     return GatewayApp(tools, model, secret=secret, access=access, limits=limits or GatewayLimits())
 
 
+async def serve_gateway(  # noqa: PLR0913 - each is an option of the server
+    tools: AdvancedToolProcessor,
+    model: GeminiLiveProcessor,
+    *,
+    secret: str,
+    host: str = "127.0.0.1",
+    port: int = 8788,
+    limits: GatewayLimits | None = None,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    listener: socket.socket | None = None,
+    on_listening: Callable[[str], object] | None = None,
+) -> None:
+    """Serve conversations over WebSockets, until cancelled; then drain.
+
+    If cancelled again while it drains, end all conversations at once.
+
+    Args:
+        tools: The tools of all conversations; this function opens them.
+        model: The model of all conversations.
+        secret: The secret that signs tokens, at least 32 bytes.
+        host: The address to listen on. Beyond this machine, put a proxy with TLS in front.
+        port: The port; 0 for a free one.
+        limits: The limits of this process.
+        hosts: Allowed `Host` names besides those of this machine.
+        origins: Origins of web pages of other servers that may use it.
+        listener: A listening socket, instead of `host` and `port`.
+        on_listening: Callback that receives the address once the server listens.
+
+    Raises:
+        ConfigurationError: The server cannot listen on this address, or the secret is too short.
+    """
+    app = gateway_app(
+        tools,
+        model,
+        secret=secret,
+        limits=limits,
+        hosts=hosts,
+        origins=origins,
+        any_address=not is_loopback(host),
+    )
+    with contextlib.nullcontext(listener) if listener else listening(host, port) as opened:
+        await serve_app(
+            app,
+            opened,
+            running=app,
+            longest_message_bytes=_MAX_MESSAGE_BYTES,
+            on_listening=on_listening,
+            drain=app.drain,  # while it listens, so that probes receive a response
+        )
+
+
 class _Metrics:
     """The metrics of the conversations of one process, without users."""
 
@@ -295,11 +349,3 @@ class _Metrics:
     def exposition(self) -> bytes:
         """Return the page in the text format of Prometheus."""
         return generate_latest(self._registry)
-
-
-async def _close(websocket: WebSocket, closed: CloseError) -> None:
-    if websocket.application_state is not WebSocketState.CONNECTED:
-        return
-    with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await websocket.close(closed.code, closed.reason)

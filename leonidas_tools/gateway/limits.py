@@ -1,4 +1,4 @@
-"""Limits on conversations, and the admission of conversations."""
+"""Limits on conversations, and which of them may run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.calls.last_minute import MINUTE_SECONDS, LastMinute
 from leonidas_tools.errors import StoreError
-from leonidas_tools.gateway.closing import BUSY, CloseError
+from leonidas_tools.gateway.wire import BUSY, CloseError
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -126,3 +126,38 @@ class Admission:
         starts = self._starts.setdefault(user, LastMinute())
         if not starts.admits(limits.starts_per_user_minute, now):
             raise CloseError(BUSY, "user_limit", _IN_A_MINUTE)
+
+
+class _RunningSession:
+    def __init__(self) -> None:
+        self.is_wanted = asyncio.Event()
+        self.is_free = asyncio.Event()
+
+
+class RunningSessions:
+    """The sessions whose conversations run in this process.
+
+    A client may resume a session whose conversation has not noticed yet that its connection is
+    lost, or use a resumption twice at once. Two models would then make the same call.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[str, str], _RunningSession] = {}
+
+    @asynccontextmanager
+    async def begin(self, user: str, session: str) -> AsyncIterator[asyncio.Event]:
+        """Wait until no other conversation of the session runs, after asking it to end.
+
+        Yields:
+            An event that is set once another conversation wants the session.
+        """
+        key = (user, session)
+        while (other := self._sessions.get(key)) is not None:
+            other.is_wanted.set()
+            await other.is_free.wait()
+        running = self._sessions[key] = _RunningSession()
+        try:
+            yield running.is_wanted
+        finally:
+            del self._sessions[key]
+            running.is_free.set()

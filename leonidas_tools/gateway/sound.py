@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import soxr
@@ -13,9 +12,9 @@ import soxr
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Samples: TypeAlias = npt.NDArray[np.int16]
+    from leonidas_tools.gateway.wire import SoundFormat
 
-Encoding: TypeAlias = Literal["pcm16", "mulaw"]
+    Samples: TypeAlias = npt.NDArray[np.int16]
 
 _SPOKEN_HERTZ = 24_000
 _MIN_HERTZ, _MAX_HERTZ = 8_000, 48_000
@@ -24,38 +23,10 @@ _RATE = re.compile(r"rate=(\d{4,5})(?!\d)", re.ASCII)
 _LITTLE = np.dtype("<i2")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SoundFormat:
-    """The audio format of a client, with one channel.
-
-    Args:
-        encoding: `pcm16` (little-endian) or `mulaw` (G.711).
-        hertz: The sample rate.
-    """
-
-    encoding: Encoding = "pcm16"
-    hertz: int = 16_000
-
-    @property
-    def sample_bytes(self) -> int:
-        """Return the length of a sample in bytes."""
-        return 1 if self.encoding == "mulaw" else 2
-
-    @property
-    def mime_type(self) -> str:
-        """Return the MIME type of the decoded audio; the model accepts any rate in it."""
-        return f"audio/pcm;rate={self.hertz}"
-
-    def decode(self, frame: bytes) -> bytes:
-        """Return audio of the client as 16-bit PCM."""
-        if self.encoding == "pcm16":
-            return frame
-        samples = _decoding_table()[np.frombuffer(frame, np.uint8)]
-        return samples.astype(_LITTLE, copy=False).tobytes()
-
-    def seconds(self, length: int) -> float:
-        """Return the duration of `length` bytes."""
-        return length / (self.hertz * self.sample_bytes)
+def decode(frame: bytes) -> bytes:
+    """Return µ-law as 16-bit PCM."""
+    samples = _decoding_table()[np.frombuffer(frame, np.uint8)]
+    return samples.astype(_LITTLE, copy=False).tobytes()
 
 
 class SoundToClient:

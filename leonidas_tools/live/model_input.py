@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
+from leonidas_tools.calls.queues import BoundedQueue
 from leonidas_tools.processors.answers import with_dropped
-from leonidas_tools.processors.stage import CoalescingQueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ class ModelInputQueue:
         self.pending: set[str] = set()
         """Ids of the calls that have no final response yet."""
         self._settled: OrderedDict[str, None] = OrderedDict()
-        self._answers: CoalescingQueue[ProcessorPart] = CoalescingQueue(with_dropped)
+        self._answers: BoundedQueue[ProcessorPart] = BoundedQueue(mark=with_dropped)
         self._input: deque[ProcessorPart] = deque()
         self._changed = asyncio.Event()
         self._input_ended = False
@@ -54,16 +54,16 @@ class ModelInputQueue:
         response = part.function_response
         if response is not None and response.will_continue:
             dropped = (response.response or {}).get("dropped", 0)
-            self._answers.append_replaceable(part, call_id, dropped)
+            self._answers.put(part, call_id, dropped)
         else:
             self._settle(call_id)
-            self._answers.append(part)
+            self._answers.put(part)
         self._changed.set()
         return True
 
     def put_late(self, part: ProcessorPart) -> None:
         """Queue the late result of a call that was answered already."""
-        self._answers.append(part)
+        self._answers.put(part)
         self._changed.set()
 
     def asked(self, call_id: str) -> None:

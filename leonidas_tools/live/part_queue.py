@@ -8,17 +8,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from leonidas_tools.calls.queues import BoundedQueue
 from leonidas_tools.processors.parts import EventPart
-from leonidas_tools.processors.stage import parts_queue, progress_source
+from leonidas_tools.processors.stage import add_dropped, put_part
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from genai_processors.content_api import ProcessorPart
-
-    from leonidas_tools.processors.stage import CoalescingQueue
-
 
 logger = visible_logger(__name__)
 
@@ -36,74 +34,49 @@ class PartQueue:
     """
 
     def __init__(self) -> None:
-        self._parts: CoalescingQueue[ProcessorPart] = parts_queue()
-        self._bytes = 0
+        self._parts: BoundedQueue[ProcessorPart] = BoundedQueue(
+            mark=add_dropped, size_of=_bytes_of, max_bytes=_MAX_BYTES, on_full=_drop_unread
+        )
         self._since_barge_in = 0
-        self._changed = asyncio.Event()
-        self._closed = False
-        self._reader_waits = False
         self._failure: BaseException | None = None
 
     def put(self, part: ProcessorPart) -> None:
         """Add a part, and drop the queued speech if the part signals a barge-in."""
         if part.metadata.get("interrupted"):
             # No speech waits before it: a scan of all parts for each barge-in would take long.
-            self._drop(is_speech, newest=self._since_barge_in)
+            self._parts.remove(is_speech, newest=self._since_barge_in)
             self._since_barge_in = 0
         self._since_barge_in += 1
-        self._bytes += _bytes_of(part)
-        if self._bytes > _MAX_BYTES:
-            logger.warning(
-                "The listener is slow: %d bytes of speech and text are dropped", self._bytes
-            )
-            self._drop(lambda waiting: _bytes_of(waiting) > 0)
-        source = progress_source(part)
-        if source is None:
-            self._parts.append(part)
-        else:
-            self._parts.append_replaceable(part, *source)
-        self._changed.set()
-
-    def _drop(
-        self, is_unwanted: Callable[[ProcessorPart], bool], newest: int | None = None
-    ) -> None:
-        def is_dropped(part: ProcessorPart) -> bool:
-            if not is_unwanted(part):
-                return False
-            self._bytes -= _bytes_of(part)
-            return True
-
-        self._parts.remove(is_dropped, newest)
+        put_part(self._parts, part)
 
     def close(self, failure: BaseException | None = None) -> None:
         """End the stream, and raise the first failure to the reader after the last part."""
-        self._closed, self._failure = True, self._failure or failure
-        self._changed.set()
+        self._failure = self._failure or failure
+        self._parts.close()
 
     @property
     def is_drained(self) -> bool:
         """Return whether the reader has taken and handled all parts, and waits for more."""
-        return self._reader_waits and not self._parts
+        return self._parts.is_drained
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
         """Yield the parts in order."""
         passed = 0
         while True:
-            while self._parts:
-                part = self._parts.popleft()
-                self._bytes -= _bytes_of(part)
-                yield part
-                passed += 1
-                if passed % _BURST == 0:
-                    await asyncio.sleep(0)  # one message may have very many parts
-            if self._closed:
-                if self._failure is not None:
-                    raise self._failure
-                return
-            self._changed.clear()
-            self._reader_waits = True
-            await self._changed.wait()
-            self._reader_waits = False
+            await self._parts.wait()
+            if not self._parts:
+                break
+            yield self._parts.popleft()
+            passed += 1
+            if passed % _BURST == 0:
+                await asyncio.sleep(0)  # one message may have very many parts
+        if self._failure is not None:
+            raise self._failure
+
+
+def _drop_unread(parts: BoundedQueue[ProcessorPart]) -> None:
+    logger.warning("The listener is slow: the speech and text that wait are dropped")
+    parts.remove(lambda waiting: _bytes_of(waiting) > 0)
 
 
 def _bytes_of(part: ProcessorPart) -> int:

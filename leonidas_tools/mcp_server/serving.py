@@ -21,7 +21,8 @@ from leonidas_tools.mcp_server.server import ToolServer
 from leonidas_tools.mcp_server.stdio import Pipes, claim_pipes, streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from starlette.types import ASGIApp
 
@@ -79,25 +80,64 @@ async def serve_http(  # noqa: PLR0913 - each is an option of the server
     beyond = not is_loopback(host)
     access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins), any_address=beyond)
     app = MCPApp(ToolServer(tools, patterns), access)
+    routed = Starlette(routes=[Route(PATH, app)])
+    # A redirect contains the scheme, which is unknown here.
+    routed.router.redirect_slashes = False
     with listening(host, port) as listener:
-        routed = Starlette(routes=[Route(PATH, app)])
-        # A redirect contains the scheme, which is unknown here.
-        routed.router.redirect_slashes = False
-        http = QuietServer(build_config(routed))
-        serving: asyncio.Task[None] | None = None
+        await serve_app(
+            routed,
+            listener,
+            running=_drained(app),
+            on_listening=lambda address: on_listening and on_listening(f"{address}{PATH}"),
+        )
+
+
+@contextlib.asynccontextmanager
+async def _drained(app: MCPApp) -> AsyncIterator[None]:
+    async with app:
         try:
-            async with app:
-                serving = asyncio.create_task(http.serve(sockets=[listener]))
-                if on_listening is not None:
-                    on_listening(f"{address_of(listener)}{PATH}")
-                try:
-                    await asyncio.shield(serving)
-                finally:
-                    http.should_exit = True
-                    await app.server.drain(_DRAIN_SECONDS)
-        finally:  # only now, because streams end with the app
-            if serving is not None:
-                await asyncio.wait({serving})
+            yield
+        finally:
+            await app.server.drain(_DRAIN_SECONDS)
+
+
+async def serve_app(
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    running: AbstractAsyncContextManager[object],
+    longest_message_bytes: int | None = None,
+    on_listening: Callable[[str], object] | None = None,
+    drain: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Serve an app until cancelled; its streams may end only when `running` is left.
+
+    Args:
+        app: The app.
+        listener: The listening socket.
+        running: Entered while the app is served.
+        longest_message_bytes: The length limit of WebSocket messages; `None` without WebSockets.
+        on_listening: Callback that receives the address once the server listens.
+        drain: Called when cancelled, while the server still listens.
+    """
+    http = QuietServer(build_config(app, longest_message_bytes=longest_message_bytes))
+    serving: asyncio.Task[None] | None = None
+    try:
+        async with running:
+            serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
+            if on_listening is not None:
+                on_listening(address_of(listener))
+            try:
+                await asyncio.shield(serving)
+            except asyncio.CancelledError:
+                if drain is not None:
+                    await drain()
+                raise
+            finally:
+                http.should_exit = True
+    finally:
+        if serving is not None:
+            await asyncio.wait({serving})
 
 
 def build_config(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvicorn.Config:

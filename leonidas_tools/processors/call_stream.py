@@ -14,6 +14,7 @@ from genai_processors.content_api import ProcessorPart
 from leonidas_tools.calls.call import build_repeated_result, normalize_name
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.once_calls import OnceCalls
+from leonidas_tools.calls.queues import BoundedQueue
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import response_part
 from leonidas_tools.processors.intake import Intake, pinned, remember
@@ -26,7 +27,7 @@ from leonidas_tools.processors.parts import (
     executor_of,
 )
 from leonidas_tools.processors.requests import build_answer, from_json, is_request
-from leonidas_tools.processors.stage import Mailbox, Stage, add_dropped, progress_source
+from leonidas_tools.processors.stage import Stage, add_dropped, put_part
 from leonidas_tools.settings.effective import refusal_of
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
@@ -135,7 +136,7 @@ class _Calls:
         """The executors that this stream keeps open, and the sinks of their calls."""
         self._claimants: dict[AnyTool | tuple[AnyTool, str], CategoryProcessor | None] = {}
         """What `_claimant` has found, by tool and the category that the settings give it."""
-        self.ready: Mailbox[_Output] = Mailbox(add_dropped)
+        self.ready: BoundedQueue[_Output] = BoundedQueue(mark=add_dropped)
         self._running: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
         """The newest calls that have ended and can still be undone."""
@@ -175,15 +176,11 @@ class _Calls:
     def _pass(self, part: ProcessorPart) -> None:
         if (cancelled := cancelled_id(part)) is not None:
             self._cancel(cancelled)
-        source = progress_source(part)
-        if source is None:
-            self.ready.put(part)
-        else:
-            self.ready.put_replaceable(part, *source)
+        put_part(self.ready, part)
 
     def _on_event(self, event: ToolEvent) -> None:
         if event.kind is _PROGRESS:
-            self.ready.put_replaceable(EventPart(event), event.call.trace_id)
+            self.ready.put(EventPart(event), event.call.trace_id)
         else:
             self.ready.put(EventPart(event))
 

@@ -350,6 +350,6 @@ async def test_an_agent_that_always_fails_is_not_tried_for_ever(browser):
     tools = AdvancedToolProcessor(builtin_tools=False)
     async with Served(tools, agents=fails) as console, talker(browser, console.url) as person:
         await person.type("hello")
-        await person.page.get_by_text("The agent has failed: the log of the console").wait_for()
+        await person.page.get_by_text("The agent has failed: see the log of the server").wait_for()
         await person.reaches("failed")
         assert len(opened) == 5

@@ -173,6 +173,8 @@ async def test_a_client_without_permission_opens_no_conversation(
         ("x" * 20_000, 1009),
         ("not JSON", 1003),
         (json.dumps({"type": "text", "text": "x" * 4001}), 1003),
+        (json.dumps({"type": "text", "text": ""}), 1003),
+        (json.dumps({"type": "answer", "question": "q", "approve": True}), 1003),
         (json.dumps({"type": "run", "text": ""}), 1003),
         (json.dumps({"type": "text", "text": "", "role": "model"}), 1003),
     ],
@@ -202,6 +204,16 @@ async def test_a_flood_of_frames_ends_the_conversation(console, agent):
         assert (code, "Too many messages" in reason) == (1008, True)
         await flooding
     await agent.closed.wait()
+
+
+async def test_a_flood_of_texts_ends_the_conversation(console, agent):
+    async with talking(console) as client:
+        await ready(client)
+        for _ in range(200):
+            await client.send(json.dumps({"type": "text", "text": "hello"}))
+        assert (await ending(client))[0] == 1008
+    await agent.closed.wait()
+    assert agent.heard.qsize() < 200
 
 
 async def test_a_flood_of_pings_ends_the_conversation(console, agent):

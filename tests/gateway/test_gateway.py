@@ -7,6 +7,7 @@ from websockets.exceptions import InvalidStatus
 
 from leonidas_tools import ToolContext, tool
 from leonidas_tools.gateway import GatewayLimits, make_token, resumption_guard
+from leonidas_tools.session.speech import SpeechState
 from leonidas_tools.simulator import (
     Call,
     Expect,
@@ -109,6 +110,22 @@ async def test_sound_goes_both_ways_in_the_format_of_the_client(start, frame, he
         await client.websocket.send(frame)
         await client.until("turn_complete")
         assert len(client.sound) == heard
+
+
+@tool(effect="idempotent")
+async def hurry(ctx: ToolContext) -> str:
+    """Speak twice as fast."""
+    ctx.session.get(SpeechState).set(rate=2.0)
+    return "hurried"
+
+
+async def test_the_client_hears_the_changed_speech():
+    steps = [WaitForInput("text"), Call.one("hurry", id="c1"), WaitForAnswers()]
+    steps += [Say("Hello.", audio_seconds=2.0), TurnComplete()]
+    async with Served(steps, tools=[hurry]) as served, served.client() as client:
+        await client.say("text", text="faster")
+        await client.until("turn_complete")
+        assert len(client.sound) == pytest.approx(32_000, rel=0.1)  # a second at 16 kHz
 
 
 async def test_a_page_signs_in_by_a_subprotocol():

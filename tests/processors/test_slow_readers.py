@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, tool
+from leonidas_tools.calls.queues import MAX_OF_EACH, MAX_REPLACEABLE, BoundedQueue
 from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.part_queue import PartQueue
 from leonidas_tools.processors.answers import progress_part
-from leonidas_tools.processors.stage import MAX_OF_EACH, MAX_REPLACEABLE, CoalescingQueue
 from tests.promises.faults.play import call
 
 MANY = 5_000
@@ -218,7 +218,7 @@ async def test_a_model_that_does_not_read_is_given_the_newest_interim_answers_an
 
 @given(st.lists(st.one_of(st.none(), st.sampled_from("abc"), st.just("read"), st.just("remove"))))
 def test_nothing_but_the_oldest_of_a_source_is_dropped_and_the_order_stays(steps):
-    queue = CoalescingQueue(lambda item, dropped: (*item[:2], dropped))
+    queue = BoundedQueue(mark=lambda item, dropped: (*item[:2], dropped))
     put, removed = [], set()
     found = []
     for number, step in enumerate(steps):
@@ -231,9 +231,9 @@ def test_nothing_but_the_oldest_of_a_source_is_dropped_and_the_order_stays(steps
         else:
             put.append((step, number))
             if step is None:
-                queue.append((step, number, 0))
+                queue.put((step, number, 0))
             else:
-                queue.append_replaceable((step, number, 0), step)
+                queue.put((step, number, 0), step)
     while queue:
         found.append(queue.popleft())
     numbers = [number for _, number, _ in found]
@@ -247,9 +247,56 @@ def test_nothing_but_the_oldest_of_a_source_is_dropped_and_the_order_stays(steps
 
 
 def test_an_unread_queue_keeps_no_room_for_dropped_items():
-    queue = CoalescingQueue(lambda item, _: item)
-    queue.append("first")
+    queue = BoundedQueue()
+    queue.put("first")
     for number in range(100_000):
-        queue.append_replaceable(number, number % 3)
+        queue.put(number, number % 3)
     assert len(queue) == 1 + 3 * MAX_OF_EACH
     assert len(queue._items) <= 4 * MAX_OF_EACH + 200
+
+
+@given(st.lists(st.one_of(st.integers(0, 9), st.just("read"), st.just("put back"))))
+def test_the_oldest_items_make_room_for_the_newest(steps):
+    def drop_oldest(full):
+        assert full.remove_oldest(lambda item: item[1] > 0)
+
+    queue = BoundedQueue(size_of=lambda item: item[1], max_bytes=20, on_full=drop_oldest)
+    waiting, taken = [], None
+    for number, step in enumerate(steps):
+        if step == "read":
+            if waiting:
+                taken = waiting.pop(0)
+                assert queue.popleft() == taken
+        elif step == "put back":
+            if taken is not None:
+                waiting.insert(0, taken)
+                queue.put_back(taken)
+                taken = None
+        else:
+            while step and sum(size for _, size in waiting) + step > 20:
+                waiting.remove(next(item for item in waiting if item[1]))
+            waiting.append((number, step))
+            queue.put((number, step))
+        assert len(queue) == len(waiting)
+    assert [queue.popleft() for _ in range(len(queue))] == waiting
+
+
+def test_a_full_queue_may_refuse_an_item():
+    def refuse(_):
+        raise OverflowError
+
+    queue = BoundedQueue(size_of=len, max_bytes=3, on_full=refuse)
+    queue.put("ab")
+    with pytest.raises(OverflowError):
+        queue.put("cd")
+    assert (queue.popleft(), len(queue)) == ("ab", 0)
+
+
+async def test_a_closed_queue_wakes_its_reader():
+    queue = BoundedQueue()
+    reading = asyncio.create_task(queue.wait())
+    await asyncio.sleep(0)
+    assert queue.is_drained
+    queue.close()
+    await reading
+    assert (len(queue), queue.is_closed) == (0, True)

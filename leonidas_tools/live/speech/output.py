@@ -75,12 +75,12 @@ class Mark:
     failure: Exception | None = None
 
 
-class PartQueue:
+class SpeechQueue:
     """A queue of parts in order; while audio is held, other parts overtake it.
 
     Example:
         >>> from genai_processors.content_api import ProcessorPart
-        >>> queue = PartQueue()
+        >>> queue = SpeechQueue()
         >>> queue.put(Mark()), queue.put(ProcessorPart("Hello"))
         (None, None)
         >>> queue.next(held=True).text, queue.next(held=True)
@@ -140,7 +140,7 @@ class Output:
         self._paced = paced
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._queue = PartQueue()
+        self._queue = SpeechQueue()
         self._speech = SpeechState()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._words = SpokenWords()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
@@ -15,6 +14,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from leonidas_tools.calls.queues import BoundedQueue
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.transport.limits import (
     MALFORMED,
@@ -194,25 +194,21 @@ class MessageReader:
         self._room = room
         self._on_garbage = on_garbage
         self._hold = hold
-        self._lines: deque[bytes] = deque()
+        self._lines: BoundedQueue[bytes] = BoundedQueue()
         self._held = False
-        self._ended = False
-        self._news = asyncio.Event()
 
     def put(self, line: bytes) -> None:
         """Queue a line; ignore blank lines."""
-        if self._ended or not line.strip():
+        if self._lines.is_closed or not line.strip():
             return
-        self._lines.append(line)
-        self._news.set()
+        self._lines.put(line)
         if not self._held and len(self._lines) > _MAX_WAITING:
             self._held = True
             self._hold(True)
 
     def end(self) -> None:
         """Record the end of the input; queued lines are still read."""
-        self._ended = True
-        self._news.set()
+        self._lines.close()
 
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message.
@@ -234,7 +230,7 @@ class MessageReader:
     async def aclose(self) -> None:
         """Drop the queued lines."""
         self.end()
-        self._lines.clear()
+        self._lines.remove(lambda _: True)
         self._hold(False)
 
     def __aiter__(self) -> Self:
@@ -255,11 +251,9 @@ class MessageReader:
     async def _next_line(self) -> bytes:
         if self._lines:
             await asyncio.sleep(0)
-        while not self._lines:
-            if self._ended:
-                raise EndOfStream
-            self._news.clear()
-            await self._news.wait()
+        await self._lines.wait()
+        if not self._lines:
+            raise EndOfStream
         line = self._lines.popleft()
         if self._held and len(self._lines) <= _FEW_WAITING:
             self._held = False

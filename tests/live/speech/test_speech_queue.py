@@ -2,7 +2,7 @@
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.live.speech.output import Mark, PartQueue, Sound
+from leonidas_tools.live.speech.output import Mark, Sound, SpeechQueue
 from tests.live.speech.sounds import audio
 
 TEXT, END, LATER = ProcessorPart("text"), ProcessorPart("end"), ProcessorPart("later")
@@ -14,7 +14,7 @@ def sound():
 
 
 def queue_of(*items):
-    queue = PartQueue()
+    queue = SpeechQueue()
     for item in items:
         queue.put(item)
     return queue
