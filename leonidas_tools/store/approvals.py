@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from leonidas_tools.store.schema import approvals, executions
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Executable, Row, Update
+    from sqlalchemy import Executable, Row, Select, Update
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.approvals.desk import Grant
@@ -204,8 +203,7 @@ class ApprovalTable:
             query = query.where(approvals.c.decision == Decision(decision).value)
         await self._mark_unanswered()
         async with self._database.reading() as connection:
-            found = await connection.execute(query.limit(limit))
-            return [_approval(row) for row in found]
+            return await _fetch(connection, query.limit(limit))
 
     async def _mark_unanswered(self) -> None:
         """Mark the questions whose process ended before an answer as `unanswered`."""
@@ -257,7 +255,7 @@ class ApprovalTable:
                 digest=digest,
                 tool=found[id_].tool,
                 call_id=found[id_].call_id,
-                arguments=json.loads(found[id_].arguments),
+                arguments=found[id_].arguments,
             )
             for id_, digest in ids.items()
             if id_ in found
@@ -323,8 +321,8 @@ class ApprovalTable:
         if user is not None:
             query = query.where(approvals.c.user == user)
         async with self._database.reading() as connection:
-            found = await connection.execute(query.order_by(approvals.c.requested, approvals.c.id))
-            return [_approval(row) for row in found]
+            oldest_first = query.order_by(approvals.c.requested, approvals.c.id)
+            return await _fetch(connection, oldest_first)
 
 
 def _hash_of(question: Question, arguments: str) -> str | None:
@@ -381,17 +379,15 @@ def _executes(statement: Executable) -> Write:
 
 
 async def _fetch_one(connection: AsyncConnection, approval_id: str) -> Approval:
-    query = select(*_COLUMNS).where(approvals.c.id == approval_id)
-    found = (await connection.execute(query)).one_or_none()
-    if found is None:
+    found = await _fetch(connection, select(*_COLUMNS).where(approvals.c.id == approval_id))
+    if not found:
         raise StoreError(f"There is no approval {approval_id!r}: ask for one first")
-    return _approval(found)
+    return found[0]
 
 
-def _approval(row: Row[Any]) -> Approval:
-    values = dict(row._mapping)  # noqa: SLF001 - its public name for the columns of a row
-    values["arguments"] = json.loads(values["arguments"])
-    values["edited"] = None if values["edited"] is None else json.loads(values["edited"])
-    if values["decision"] is not None:
-        values["decision"] = Decision(values["decision"])
-    return Approval(**values)
+async def _fetch(connection: AsyncConnection, query: Select[Any]) -> list[Approval]:
+    rows = (await connection.execute(query)).mappings()
+    return [
+        Approval(**{**row, "decision": row["decision"] and Decision(row["decision"])})
+        for row in rows
+    ]

@@ -9,17 +9,17 @@ import uuid
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, select
 
 from leonidas_tools.embeddings.nearest import Nearest, packed
-from leonidas_tools.session.memories import MAX_MEMORIES, Memory, TooManyMemoriesError
+from leonidas_tools.session.user_data import MAX_MEMORIES, Memory
 from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.schema import memories
+from leonidas_tools.store.user_table import UserTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import Row
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.embeddings import Embedder
@@ -33,15 +33,17 @@ _Key: TypeAlias = tuple[int, str, str, int]
 """The number of the file, the owner, the embedding space and the number of dimensions."""
 
 
-class MemoryTable:
-    """Stores memories; each method accesses those of one user only.
+class MemoryTable(UserTable[Memory]):
+    """Stores memories.
 
-    The user `None` means sessions without a user. The vectors of the latest users stay in memory:
-    450 bytes for each vector of 384 dimensions, and at most 256 MiB.
+    The vectors of the latest users stay in memory: 450 bytes for each vector of 384 dimensions,
+    and at most 256 MiB. Methods that embed raise `ModelError` if that fails.
     """
 
+    table, entry, max_entries = memories, Memory, MAX_MEMORIES
+
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._indexes: OrderedDict[_Key, Nearest] = OrderedDict()
         self._turn = asyncio.Lock()
 
@@ -56,12 +58,8 @@ class MemoryTable:
     ) -> list[Memory]:
         """Store texts, each only once, and return their memories.
 
-        Only the same embedder recalls them. `source` is the file that they were read from.
-
-        Raises:
-            TooManyMemoriesError: The user would have too many memories.
-            ModelError: The texts cannot be embedded.
-            StoreError: The memories cannot be written.
+        Only the same embedder recalls them. `source` is the file that they were read from. Raise
+        `TooManyEntriesError` if the user would have too many.
         """
         owner, wanted = owner_of(user), {_digest(text): text for text in texts}
         if not wanted:
@@ -70,26 +68,21 @@ class MemoryTable:
         found = {}
         own = (memories.c.user == owner, memories.c.space == embedder.space)
         async with self._database.writing() as connection:
-            count = select(func.count()).select_from(memories).where(memories.c.user == owner)
-            if (await connection.execute(count)).scalar_one() + len(wanted) > MAX_MEMORIES:
-                raise TooManyMemoriesError(
-                    f"there are {MAX_MEMORIES} memories of {user!r}: forget some"
-                )
+            await self._check_number(connection, user, len(wanted))
             for (digest, text), vector in zip(wanted.items(), vectors, strict=True):
                 known = select(memories).where(*own, memories.c.digest == digest)
-                row = (await connection.execute(known)).one_or_none()
-                if row is None:
-                    new = Memory(
-                        id=uuid.uuid4().hex[:12],
-                        text=text,
-                        source=source,
-                        created=time.time() if created is None else created,
-                    )
-                    values = {"user": owner, "space": embedder.space, "digest": digest}
-                    await connection.execute(insert(memories), _row(new, vector) | values)
-                    found[digest] = new
-                else:
-                    found[digest] = _memory(row)
+                row = (await connection.execute(known)).mappings().one_or_none()
+                if row is not None:
+                    found[digest] = self._build(row)
+                    continue
+                found[digest] = new = Memory(
+                    id=uuid.uuid4().hex[:12],
+                    text=text,
+                    source=source,
+                    created=time.time() if created is None else created,
+                )
+                values = {"user": owner, "space": embedder.space, "digest": digest}
+                await self._insert(connection, new, **values, vector=vector)
         return list(found.values())
 
     async def recall(
@@ -98,10 +91,6 @@ class MemoryTable:
         """Return the memories of the user that are nearest to a query, the nearest first.
 
         The embedder is the one that they were stored with; `limit` is at most 100.
-
-        Raises:
-            ModelError: The query cannot be embedded.
-            StoreError: The memories cannot be read.
         """
         [vector] = await embedder.embed([query], "query")
         return await self.nearest(user, vector, embedder.space, limit=limit)
@@ -109,54 +98,30 @@ class MemoryTable:
     async def nearest(
         self, user: str | None, vector: Any, space: str, *, limit: int = 10
     ) -> list[Memory]:
-        """Return the memories of the user that are nearest to a vector, the nearest first.
-
-        Raises:
-            StoreError: The memories cannot be read.
-        """
+        """Return the memories of the user that are nearest to a vector, the nearest first."""
         limit = min(limit, _MAX_FOUND)
         key = (self._database.files, owner_of(user), space, len(vector))
         async with self._turn, self._database.reading() as connection:
             index = self._indexes.pop(key, None) or Nearest(len(vector))
             await _extend_index(connection, index, key)
-            found, gone = await _find_nearest(connection, index, key, vector, limit)
+            found, gone = await self._find_nearest(connection, index, key, vector, limit)
             if gone and len(found) < limit:  # many were deleted: read the others again
                 index = Nearest(len(vector))
                 await _extend_index(connection, index, key)
-                found, _ = await _find_nearest(connection, index, key, vector, limit)
+                found, _ = await self._find_nearest(connection, index, key, vector, limit)
             self._indexes[key] = index
             while sum(each.size_bytes for each in self._indexes.values()) > _MAX_INDEX_BYTES:
                 self._indexes.popitem(last=False)
         return found
 
-    async def forget(self, user: str | None, memory_id: str) -> Memory | None:
-        """Delete a memory of the user, and return it.
-
-        Raises:
-            StoreError: The database cannot be written to.
-        """
-        where = (memories.c.id == memory_id, memories.c.user == owner_of(user))
-        async with self._database.writing() as connection:
-            row = (await connection.execute(select(memories).where(*where))).one_or_none()
-            await connection.execute(delete(memories).where(*where))
-        return None if row is None else _memory(row)
-
     async def forget_source(self, user: str | None, source: str) -> int:
-        """Delete all memories of the user that were read from a file; return how many.
-
-        Raises:
-            StoreError: The database cannot be written to.
-        """
+        """Delete all memories of the user that were read from a file; return how many."""
         where = (memories.c.source == source, memories.c.user == owner_of(user))
         async with self._database.writing() as connection:
             return (await connection.execute(delete(memories).where(*where))).rowcount
 
     async def sources(self, user: str | None, embedder: Embedder) -> dict[str, float]:
-        """Return the files that memories of the user were read from, and when each was read.
-
-        Raises:
-            StoreError: The memories cannot be read.
-        """
+        """Return the files that memories of the user were read from, and when each was read."""
         query = select(memories.c.source, func.min(memories.c.created).label("read")).where(
             memories.c.user == owner_of(user),
             memories.c.space == embedder.space,
@@ -165,6 +130,19 @@ class MemoryTable:
         async with self._database.reading() as connection:
             rows = await connection.execute(query.group_by(memories.c.source))
             return {row.source: row.read for row in rows.all()}
+
+    def _build(self, row: Mapping[Any, Any], similarity: float | None = None) -> Memory:
+        return super()._build({**row, "similarity": similarity})
+
+    async def _find_nearest(
+        self, connection: AsyncConnection, index: Nearest, key: _Key, vector: Any, limit: int
+    ) -> tuple[list[Memory], bool]:
+        """Return the nearest memories that still exist, and whether others were deleted."""
+        best = dict(await asyncio.to_thread(index.best, vector, 2 * limit))
+        query = select(memories).where(memories.c.number.in_(best), memories.c.user == key[1])
+        rows = {row["number"]: row for row in (await connection.execute(query)).mappings()}
+        found = [self._build(rows[number], best[number]) for number in best if number in rows]
+        return found[:limit], len(rows) < len(best)
 
 
 async def _extend_index(connection: AsyncConnection, index: Nearest, key: _Key) -> None:
@@ -181,32 +159,5 @@ async def _extend_index(connection: AsyncConnection, index: Nearest, key: _Key) 
         await asyncio.to_thread(index.add, [(row.number, row.vector) for row in rows])
 
 
-async def _find_nearest(
-    connection: AsyncConnection, index: Nearest, key: _Key, vector: Any, limit: int
-) -> tuple[list[Memory], bool]:
-    """Return the nearest memories that still exist, and whether others were deleted."""
-    best = dict(await asyncio.to_thread(index.best, vector, 2 * limit))
-    query = select(memories).where(memories.c.number.in_(best), memories.c.user == key[1])
-    rows = {row.number: row for row in (await connection.execute(query)).all()}
-    found = [_memory(rows[number], best[number]) for number in best if number in rows]
-    return found[:limit], len(rows) < len(best)
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _row(memory: Memory, vector: bytes) -> dict[str, Any]:
-    return {
-        "id": memory.id,
-        "text": memory.text,
-        "source": memory.source,
-        "created": memory.created,
-        "vector": vector,
-    }
-
-
-def _memory(row: Row[Any], similarity: float | None = None) -> Memory:
-    return Memory(
-        id=row.id, text=row.text, source=row.source, created=row.created, similarity=similarity
-    )

@@ -7,21 +7,21 @@ import re
 import time
 import unicodedata
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, exists, func, insert, literal_column, select, text
 
-from leonidas_tools.session.notes import MAX_NOTES, FoundNotes, Note, TooManyNotesError
+from leonidas_tools.session.user_data import MAX_NOTES, FoundNotes, Note
 from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.schema import note_tags, notes
+from leonidas_tools.store.user_table import UserTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Row
+    from sqlalchemy import ColumnElement
     from sqlalchemy.ext.asyncio import AsyncConnection
-
-    from leonidas_tools.store.database import Database
 
 
 _WORD = re.compile(r"\w+")
@@ -34,24 +34,15 @@ _MAX_WORD_LENGTH = 64
 _MAX_QUERY_WORDS = 32
 
 
-class NoteTable:
-    """Stores notes; each method accesses those of one user only.
+class NoteTable(UserTable[Note]):
+    """Stores notes."""
 
-    The user `None` means sessions without a user.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    table, entry, max_entries = notes, Note, MAX_NOTES
 
     async def create(
         self, user: str | None, *, title: str, text: str, tags: Sequence[str] = ()
     ) -> Note:
-        """Store a new note.
-
-        Raises:
-            TooManyNotesError: The user has the maximum number of notes.
-            StoreError: The note cannot be written.
-        """
+        """Store a new note; raise `TooManyEntriesError` if the user has too many."""
         now = time.time()
         note = Note(
             id=uuid.uuid4().hex[:12],
@@ -61,22 +52,9 @@ class NoteTable:
             created=now,
             updated=now,
         )
-        owner = owner_of(user)
         async with self._database.writing() as connection:
-            count = select(func.count()).select_from(notes).where(notes.c.user == owner)
-            if (await connection.execute(count)).scalar_one() >= MAX_NOTES:
-                raise TooManyNotesError
-            await _insert(connection, owner, note)
+            await self._add(connection, user, note)
         return note
-
-    async def read(self, user: str | None, note_id: str) -> Note | None:
-        """Return a note of the user.
-
-        Raises:
-            StoreError: The note cannot be read.
-        """
-        async with self._database.reading() as connection:
-            return await _read(connection, owner_of(user), note_id)
 
     async def update(
         self,
@@ -87,49 +65,17 @@ class NoteTable:
         text: str | None = None,
         tags: Sequence[str] | None = None,
     ) -> Note | None:
-        """Change a note of the user, except the fields that are `None`, and return it.
-
-        Raises:
-            StoreError: The note cannot be written.
-        """
-        owner = owner_of(user)
+        """Change a note of the user, except the fields that are `None`, and return it."""
+        changes: dict[str, Any] = {"title": title, "text": text}
+        changes["tags"] = None if tags is None else tuple(sorted(set(tags)))
+        changes = {name: value for name, value in changes.items() if value is not None}
         async with self._database.writing() as connection:
-            before = await _read(connection, owner, note_id)
+            before = await self._find(connection, user, note_id)
             if before is None:
                 return None
-            after = Note(
-                id=note_id,
-                title=before.title if title is None else title,
-                text=before.text if text is None else text,
-                tags=before.tags if tags is None else tuple(sorted(set(tags))),
-                created=before.created,
-                updated=time.time(),
-            )
-            await _delete(connection, note_id)
-            await _insert(connection, owner, after)
+            after = replace(before, **changes, updated=time.time())
+            await self._replace(connection, user, after)  # the index of words needs a new row
         return after
-
-    async def delete(self, user: str | None, note_id: str) -> Note | None:
-        """Delete a note of the user, and return it.
-
-        Raises:
-            StoreError: The note cannot be written.
-        """
-        async with self._database.writing() as connection:
-            before = await _read(connection, owner_of(user), note_id)
-            if before is not None:
-                await _delete(connection, note_id)
-        return before
-
-    async def restore(self, user: str | None, note: Note) -> None:
-        """Store a note as it was, even if it was changed or deleted since.
-
-        Raises:
-            StoreError: The note cannot be written.
-        """
-        async with self._database.writing() as connection:
-            await _delete(connection, note.id)
-            await _insert(connection, owner_of(user), note)
 
     async def find(
         self, user: str | None, *, query: str = "", tag: str | None = None, limit: int = 10
@@ -137,9 +83,6 @@ class NoteTable:
         """Return notes with all words of the query, the best first; without words, the latest.
 
         The words match in any order, without regard to case and accents, and as prefixes of words.
-
-        Raises:
-            StoreError: The notes cannot be read.
         """
         where: list[ColumnElement[bool]] = [notes.c.user == owner_of(user)]
         if tag is not None:
@@ -164,8 +107,23 @@ class NoteTable:
             counted = select(func.count()).select_from(found.subquery())
             total = (await connection.execute(counted, values)).scalar_one()
             last = found.order_by(order, notes.c.number.desc()).limit(limit)
-            rows = (await connection.execute(last, values)).all()
-        return FoundNotes(notes=tuple(map(_note, rows)), total=total)
+            rows = (await connection.execute(last, values)).mappings().all()
+        return FoundNotes(notes=tuple(map(self._build, rows)), total=total)
+
+    def _build(self, row: Mapping[Any, Any]) -> Note:
+        return replace(super()._build(row), tags=tuple(row["tags"]))
+
+    async def _insert(self, connection: AsyncConnection, entry: Note, **more: Any) -> None:
+        more["tags"] = json.dumps(entry.tags)
+        more["words"] = _indexed_words(" ".join([entry.title, entry.text, *entry.tags]))
+        await super()._insert(connection, entry, **more)
+        if entry.tags:
+            rows = [{"note": entry.id, "tag": tag} for tag in entry.tags]
+            await connection.execute(insert(note_tags), rows)
+
+    async def _remove(self, connection: AsyncConnection, id_: str) -> None:
+        await connection.execute(delete(note_tags).where(note_tags.c.note == id_))
+        await super()._remove(connection, id_)
 
 
 def _match(groups: Sequence[Sequence[str]]) -> str:
@@ -176,45 +134,6 @@ def _match(groups: Sequence[Sequence[str]]) -> str:
 def _tsquery(groups: Sequence[Sequence[str]]) -> str:
     """Return a query for PostgreSQL; the words have letters and digits only."""
     return " & ".join(f"({' <-> '.join([*group[:-1], f'{group[-1]}:*'])})" for group in groups)
-
-
-async def _read(connection: AsyncConnection, owner: str, note_id: str) -> Note | None:
-    query = select(notes).where(notes.c.id == note_id, notes.c.user == owner)
-    row = (await connection.execute(query)).one_or_none()
-    return None if row is None else _note(row)
-
-
-async def _insert(connection: AsyncConnection, owner: str, note: Note) -> None:
-    row = {
-        "id": note.id,
-        "user": owner,
-        "title": note.title,
-        "text": note.text,
-        "tags": json.dumps(note.tags),
-        "words": _indexed_words(" ".join([note.title, note.text, *note.tags])),
-        "created": note.created,
-        "updated": note.updated,
-    }
-    await connection.execute(insert(notes), row)
-    if note.tags:
-        rows = [{"note": note.id, "tag": tag} for tag in note.tags]
-        await connection.execute(insert(note_tags), rows)
-
-
-async def _delete(connection: AsyncConnection, note_id: str) -> None:
-    await connection.execute(delete(note_tags).where(note_tags.c.note == note_id))
-    await connection.execute(delete(notes).where(notes.c.id == note_id))
-
-
-def _note(row: Row[Any]) -> Note:
-    return Note(
-        id=row.id,
-        title=row.title,
-        text=row.text,
-        tags=tuple(json.loads(row.tags)),
-        created=row.created,
-        updated=row.updated,
-    )
 
 
 def _indexed_words(text: str) -> str:

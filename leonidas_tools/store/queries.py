@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -40,7 +39,7 @@ from leonidas_tools.tools.metadata import ToolEffect
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Row, Select
+    from sqlalchemy import ColumnElement, RowMapping, Select
 
     from leonidas_tools.store.database import Database
 
@@ -281,7 +280,7 @@ async def find_sessions(
     if user is not None:
         query = query.where(records.user == user)
     async with database.reading() as connection:
-        return [SessionSummary(**row._mapping) for row in await connection.execute(query)]  # noqa: SLF001 - its public name for the columns of a row
+        return [SessionSummary(**row) for row in (await connection.execute(query)).mappings()]
 
 
 async def mark_interrupted(database: Database, *, run: str) -> None:
@@ -336,16 +335,12 @@ async def acknowledge(database: Database, ids: Sequence[str]) -> None:
 
 async def _fetch(database: Database, query: Select[Any]) -> list[Execution]:
     async with database.reading() as connection:
-        return [_execution(row) for row in await connection.execute(query)]
+        return [_execution(row) for row in (await connection.execute(query)).mappings()]
 
 
-def _execution(row: Row[Any]) -> Execution:
-    values = dict(row._mapping)  # noqa: SLF001 - its public name for the columns of a row
-    started = values["started"]
-    values["arguments"] = json.loads(values["arguments"])
-    values["result"] = None if values["result"] is None else json.loads(values["result"])
-    values["steps"] = tuple(
-        Step(kind=kind, after_seconds=at - started, data=data)
-        for at, kind, data in json.loads(values["steps"] or "[]")
-    )
-    return Execution(**values)
+def _execution(row: RowMapping) -> Execution:
+    steps = [
+        Step(kind=kind, after_seconds=at - row["started"], data=data)
+        for at, kind, data in row["steps"] or ()
+    ]
+    return Execution(**{**row, "steps": tuple(steps)})

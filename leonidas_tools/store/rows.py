@@ -1,14 +1,11 @@
 """The rows that the store returns."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from _typeshed import DataclassInstance
 
 STARTED = "started"
@@ -22,7 +19,7 @@ class _Row:
 
     __slots__ = ()
 
-    def to_json(self: DataclassInstance) -> dict[str, Any]:
+    def to_json(self: "DataclassInstance") -> dict[str, Any]:
         """Return the row as plain JSON."""
         return asdict(self)
 

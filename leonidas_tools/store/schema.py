@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import fields
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NewType, TypeAlias, get_args
 
 from sqlalchemy import (
     DDL,
@@ -17,6 +20,8 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TypeDecorator,
+    UniqueConstraint,
     event,
     inspect,
     text,
@@ -24,52 +29,64 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateColumn
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.session.user_data import Memory, Note, Reminder
+from leonidas_tools.store.rows import Approval, Execution, KeptResult, Preferences
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 TABLES = MetaData()
+_BIG = NewType("_BIG", int)
 
-schema_version = Table("schema_version", TABLES, Column("version", Integer, nullable=False))
+_TYPES: dict[Any, Any] = {
+    str: Text, int: Integer, float: Double, bool: Boolean, bytes: LargeBinary, _BIG: BigInteger,
+}  # fmt: skip
 
-runs = Table(
-    "runs",
-    TABLES,
-    Column("id", Text, primary_key=True),
-    Column("host", Text, nullable=False),
-    Column("process", Integer, nullable=False),
-    Column("started", Double, nullable=False),
-    Column("seen", Double, nullable=False),
-    Column("ended", Double),
-    Column("lock", Text),
-)
+
+class Json(TypeDecorator[Any]):
+    """JSON in a column of text: written as text, masked and bounded before; parsed when read."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: object) -> Any:
+        """Return the parsed value."""
+        del dialect
+        return None if value is None else json.loads(value)
+
+
+def _table(name: str, key: str, row: type | None = None, /, **more: Any) -> Table:
+    """Declare a table by Python types: those of the fields of `row`, and of `more` columns.
+
+    What is neither text, a number nor bytes is JSON. A column may be NULL if its type or its
+    default is `None`; a type `None` in `more` leaves a field of `row` out.
+    """
+    types: dict[str, Any] = {}
+    for each in () if row is None else fields(row):
+        type_: Any = each.type
+        types[each.name] = type_ if each.default is not None else type_ | None
+    columns = [
+        type_ if isinstance(type_, Column) else _column(column, type_, is_key=column in key.split())
+        for column, type_ in (types | more).items()
+        if type_ is not None
+    ]
+    # A number is never reused: processes remember the last.
+    return Table(name, TABLES, *columns, sqlite_autoincrement=True)
+
+
+def _column(name: str, type_: Any, *, is_key: bool) -> Column[Any]:
+    kinds = get_args(type_) if NoneType in get_args(type_) else (type_,)
+    return Column(name, _TYPES.get(kinds[0], Json), primary_key=is_key, nullable=NoneType in kinds)
+
+
+schema_version = _table("schema_version", "", version=int)
+runs = _table(
+    "runs", "id",
+    id=str, host=str, process=int, started=float, seen=float, ended=float | None, lock=str | None,
+)  # fmt: skip
 """One row for each opening of the store, to identify the calls of dead processes."""
 
-executions = Table(
-    "executions",
-    TABLES,
-    Column("id", Text, primary_key=True),
-    Column("run", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("user", Text, nullable=False),
-    Column("trace_id", Text, nullable=False),
-    Column("call_id", Text),
-    Column("tool", Text, nullable=False),
-    Column("effect", Text),
-    Column("arguments", Text, nullable=False),
-    Column("started", Double, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("ending", Text),
-    Column("result", Text),
-    Column("message", Text),
-    Column("reason", Text),
-    Column("ended", Double),
-    Column("seconds", Double),
-    Column("approval_id", Text),
-    Column("cached", Boolean, nullable=False),
-    Column("steps", Text),
-    Column("acknowledged", Double),
-)
+executions = _table("executions", "id", Execution, run=str, steps=Any | None)
 Index("executions_by_time", executions.c.started)
 Index("executions_by_session", executions.c.session, executions.c.started)
 Index("executions_by_call_id", executions.c.session, executions.c.call_id)
@@ -77,89 +94,22 @@ Index("executions_by_tool", executions.c.tool, executions.c.started)
 _open = executions.c.ended.is_(None)
 Index("executions_open", executions.c.run, sqlite_where=_open, postgresql_where=_open)
 
-approvals = Table(
-    "approvals",
-    TABLES,
-    Column("id", Text, primary_key=True),
-    Column("session", Text, nullable=False),
-    Column("user", Text, nullable=False),
-    Column("trace_id", Text, nullable=False),
-    Column("call_id", Text),
-    Column("tool", Text, nullable=False),
-    Column("arguments", Text, nullable=False),
-    Column("fingerprint", Text),
-    Column("message", Text),
-    Column("requested", Double, nullable=False),
-    Column("expires", Double),
-    Column("decision", Text),
-    Column("decided", Double),
-    Column("decided_by", Text),
-    Column("note", Text),
-    Column("rule", Text),
-    Column("on_expiry", Text),
-    Column("answer", Text),
-    Column("channel", Text),
-    Column("edited", Text),
-    Column("run", Text),
-)
+approvals = _table("approvals", "id", Approval, decision=str | None, run=str | None)
 Index("approvals_by_session", approvals.c.session, approvals.c.requested)
 
-preferences = Table(
-    "preferences",
-    TABLES,
-    Column("user", Text, primary_key=True),
-    Column("data", Text, nullable=False),
-    Column("version", Integer, nullable=False),
-    Column("updated", Double, nullable=False),
-)
+preferences = _table("preferences", "user", Preferences, values=None, data=str)
+tasks = _table(
+    "tasks", "session user id",
+    session=str, user=str, id=str, title=str, status=str, position=int, calls=Any, updated=float,
+)  # fmt: skip
 
-tasks = Table(
-    "tasks",
-    TABLES,
-    Column("session", Text, primary_key=True),
-    Column("user", Text, primary_key=True),
-    Column("id", Text, primary_key=True),
-    Column("title", Text, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("calls", Text, nullable=False),
-    Column("updated", Double, nullable=False),
-)
-
-results = Table(
-    "results",
-    TABLES,
-    Column("handle", Text, primary_key=True),
-    Column("session", Text),
-    Column("user", Text),
-    Column("mime_type", Text, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("content", LargeBinary, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("expires", Double, nullable=False),
-)
+results = _table("results", "handle", KeptResult, size=_BIG, content=bytes)
 Index("results_by_expiry", results.c.expires)
 
-notes = Table(
-    "notes",
-    TABLES,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("id", Text, nullable=False, unique=True),
-    Column("user", Text, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("tags", Text, nullable=False),
-    Column("words", Text, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("updated", Double, nullable=False),
-)
+notes = _table("notes", "number", Note, number=int, user=str, words=str)
+UniqueConstraint(notes.c.id)
 Index("notes_by_user", notes.c.user, notes.c.updated)
-note_tags = Table(
-    "note_tags",
-    TABLES,
-    Column("note", Text, primary_key=True),
-    Column("tag", Text, primary_key=True),
-)
+note_tags = _table("note_tags", "note tag", note=str, tag=str)
 for _statement in (
     """CREATE VIRTUAL TABLE note_words USING
     fts5(words, content='notes', content_rowid='number', tokenize='ascii')""",
@@ -176,94 +126,41 @@ _made = DDL(  # type: ignore[no-untyped-call]
 )
 event.listen(notes, "after_create", _made.execute_if(dialect="postgresql"))
 
-
-reminders = Table(
-    "reminders",
-    TABLES,
-    Column("id", Text, primary_key=True),
-    Column("user", Text, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("message", Text, nullable=False),
-    Column("zone", Text, nullable=False),
-    Column("start", Double, nullable=False),
-    Column("rrule", Text, nullable=False),
-    Column("at", Double, nullable=False),
-    Column("due", Double),
-    Column("untold", Double),
-    Column("updated", Double, nullable=False),
+reminders = _table(
+    "reminders", "id", Reminder, undelivered=Column("untold", Double, key="undelivered")
 )
 Index("reminders_by_due", reminders.c.due)
 Index("reminders_by_user", reminders.c.user)
 
-memories = Table(
-    "memories",
-    TABLES,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("id", Text, nullable=False, unique=True),
-    Column("user", Text, nullable=False),
-    Column("space", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("vector", LargeBinary, nullable=False),
-    sqlite_autoincrement=True,  # a number is never reused: processes remember the last
-)
+memories = _table(
+    "memories", "number", Memory,
+    similarity=None, number=int, user=str, space=str, digest=str, vector=bytes,
+)  # fmt: skip
+UniqueConstraint(memories.c.id)
 Index("memories_by_user", memories.c.user, memories.c.space, memories.c.number)
 Index("memories_by_digest", memories.c.user, memories.c.space, memories.c.digest, unique=True)
 
-conversations = Table(
-    "conversations",
-    TABLES,
-    Column("id", Text, primary_key=True),
-    Column("user", Text, nullable=False),
-    Column("run", Text, nullable=False),
-    Column("started", Double, nullable=False),
-    Column("ended", Double),
+conversations = _table(
+    "conversations", "id", id=str, user=str, run=str, started=float, ended=float | None
 )
 Index("conversations_by_user", conversations.c.user, conversations.c.started)
 
-usage = Table(
-    "usage",
-    TABLES,
-    Column("id", Text, primary_key=True),
-    Column("session", Text, nullable=False),
-    Column("user", Text, nullable=False),
-    Column("at", Double, nullable=False),
-    Column("turn", Integer, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("tokens", Text, nullable=False),
-    Column("input_tokens", BigInteger, nullable=False),
-    Column("output_tokens", BigInteger, nullable=False),
-    Column("cost", Double),
-)
+usage = _table(
+    "usage", "id",
+    id=str, session=str, user=str, at=float, turn=int, model=str, tokens=Any,
+    input_tokens=_BIG, output_tokens=_BIG, cost=float | None,
+)  # fmt: skip
 Index("usage_by_session", usage.c.session, usage.c.at)
 Index("usage_by_user", usage.c.user, usage.c.at)
 
-cached_results = Table(
-    "cached_results",
-    TABLES,
-    Column("key", Text, primary_key=True),
-    Column("tool", Text, nullable=False),
-    Column("arguments", Text, nullable=False),
-    Column("size", Integer, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("expires", Double, nullable=False),
-    Column("content", Text, nullable=False),
-)
-Index(
-    "cached_results_by_tool",
-    cached_results.c.tool,
-    cached_results.c.created,
-    cached_results.c.size,
-)
+cached_results = _table(
+    "cached_results", "key",
+    key=str, tool=str, arguments=str, size=int, created=float, expires=float, content=str,
+)  # fmt: skip
+_by_tool = (cached_results.c[name] for name in ("tool", "created", "size"))
+Index("cached_results_by_tool", *_by_tool)
 Index("cached_results_by_expiry", cached_results.c.expires)
-cache_generations = Table(
-    "cache_generations",
-    TABLES,
-    Column("tool", Text, primary_key=True),
-    Column("generation", Integer, nullable=False),
-)
+cache_generations = _table("cache_generations", "tool", tool=str, generation=int)
 """The number of invalidations by tool; the empty name counts those of all tools."""
 
 
@@ -287,31 +184,6 @@ def _index_call_ids(connection: Connection) -> None:
 def _add_run_locks(connection: Connection) -> None:
     """Upgrade to version 4: the PostgreSQL session that shows that a process is alive."""
     _add_columns(connection, runs, "lock")
-
-
-def _add_notes(connection: Connection) -> None:
-    """Upgrade to version 5: notes of users."""
-    TABLES.create_all(connection, [notes, note_tags])
-
-
-def _add_reminders(connection: Connection) -> None:
-    """Upgrade to version 6: reminders of users."""
-    TABLES.create_all(connection, [reminders])
-
-
-def _add_memories(connection: Connection) -> None:
-    """Upgrade to version 7: memories of users."""
-    TABLES.create_all(connection, [memories])
-
-
-def _add_conversations(connection: Connection) -> None:
-    """Upgrade to version 8: the conversations of users."""
-    TABLES.create_all(connection, [conversations])
-
-
-def _add_cached_results(connection: Connection) -> None:
-    """Upgrade to version 9: results of reads that processes share."""
-    TABLES.create_all(connection, [cached_results, cache_generations])
 
 
 def _keep_tasks_of_users_apart(connection: Connection) -> None:
@@ -338,23 +210,23 @@ def _keep_results_of_users_apart(connection: Connection) -> None:
     _add_columns(connection, results, "user")
 
 
-def _add_usage(connection: Connection) -> None:
-    """Upgrade to version 12: the tokens of live sessions."""
-    TABLES.create_all(connection, [usage])
+def _add(*tables: Table) -> Upgrade:
+    """Return the upgrade that adds tables."""
+    return lambda connection: TABLES.create_all(connection, tables)
 
 
 UPGRADES: Sequence[Upgrade] = (
     _add_approval_details,
     _index_call_ids,
     _add_run_locks,
-    _add_notes,
-    _add_reminders,
-    _add_memories,
-    _add_conversations,
-    _add_cached_results,
+    _add(notes, note_tags),
+    _add(reminders),
+    _add(memories),
+    _add(conversations),
+    _add(cached_results, cache_generations),
     _keep_tasks_of_users_apart,
     _keep_results_of_users_apart,
-    _add_usage,
+    _add(usage),
 )
 """The upgrades to version 2, 3 and so on."""
 

@@ -17,11 +17,9 @@ from leonidas_tools.errors import LeonidasError, log_level
 from leonidas_tools.policies.call_limits import CallCounts
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.spill import ResultMemory, Results
-from leonidas_tools.session.memories import Memories
-from leonidas_tools.session.notes import Notes
-from leonidas_tools.session.reminders import Reminders
 from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.session.tasks import TaskList
+from leonidas_tools.session.user_data import UserData
 from leonidas_tools.store.preferences import always_patch, preferred_or_strictest
 from leonidas_tools.store.recorder import user_name_of
 from leonidas_tools.store.results import SessionResults
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.rules.rule import Rule
-    from leonidas_tools.session.table_access import TableAccess
     from leonidas_tools.store.queries import CallsElsewhere
     from leonidas_tools.store.rows import Preferences
     from leonidas_tools.store.store import Store
@@ -216,15 +213,11 @@ class SessionBinding:
                 self._store.results, self._writer, memory, partial(_owner, ref(session))
             )
             ends.append(partial(setattr, results, "store", memory))
-        kept: list[tuple[TableAccess[Any], object]] = [
-            (session.get(Memories), self._store.memories),
-            (session.get(Notes), self._store.notes),
-            (session.get(Reminders), self._store.reminders),
-        ]
-        for kind, table in kept:
-            if kind.store is None:  # else the application stores them elsewhere
-                kind.store = table
-                ends.append(partial(setattr, kind, "store", None))
+        data = session.get(UserData)
+        for name in ("memories", "notes", "reminders"):
+            if getattr(data, name) is None:  # else the application stores them elsewhere
+                setattr(data, name, getattr(self._store, name))
+                ends.append(partial(setattr, data, name, None))
         return _SessionState(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
 
     async def _load(self, session: ToolSession, state: _SessionState) -> None:

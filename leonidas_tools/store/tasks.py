@@ -136,8 +136,7 @@ def _packed(task: Task) -> str:
     return json.dumps({"calls": calls, "tools": list(task.tools), "done": list(task.done)})
 
 
-def _unpacked(text: str) -> dict[str, tuple[str, ...]]:
-    kept = json.loads(text)
+def _unpacked(kept: Any) -> dict[str, tuple[str, ...]]:
     kept = {"calls": kept} if isinstance(kept, list) else kept
     return {key: tuple(kept.get(key, ())) for key in ("calls", "tools", "done")}
 

@@ -91,6 +91,6 @@ class UsageTable:
 
 
 def _event(row: Row[Any]) -> ReplayEvent:
-    data = {"turn": row.turn, "model": row.model, "tokens": json.loads(row.tokens)}
+    data = {"turn": row.turn, "model": row.model, "tokens": row.tokens}
     data |= {} if row.cost is None else {"cost": row.cost}
     return ReplayEvent(at=row.at, kind=_KIND, tool="", trace_id="", data=data)

@@ -15,7 +15,13 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import StoreError, ToolError
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.notes import MAX_NOTES, Note, Notes, TooManyNotesError
+from leonidas_tools.session.user_data import (
+    MAX_NOTES,
+    Note,
+    TooManyEntriesError,
+    UserData,
+    require_table,
+)
 from leonidas_tools.settings.fields import Count
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.tool import Tool, tool
@@ -187,7 +193,7 @@ async def _find(session: ToolSession, query: str, tag: str | None, limit: int) -
 
 
 def _keeper(session: ToolSession) -> NoteTable:
-    return session.get(Notes).table
+    return require_table(session.get(UserData).notes, "notes_need_store")
 
 
 @contextmanager
@@ -195,7 +201,7 @@ def _convert_errors() -> Iterator[None]:
     """Convert errors of the store into errors for the model."""
     try:
         yield
-    except TooManyNotesError as error:
+    except TooManyEntriesError as error:
         message = say("too_many_notes", most=MAX_NOTES)
         raise ToolError(message, status="limited", reason_code="too_many_notes") from error
     except StoreError as error:

@@ -27,8 +27,8 @@ from leonidas_tools.agent.react import CallsMade, TurnEnded
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.embeddings import LocalEmbedder
 from leonidas_tools.errors import DuplicateToolError, ModelError
-from leonidas_tools.session.memories import TooManyMemoriesError
 from leonidas_tools.session.tasks import TaskList
+from leonidas_tools.session.user_data import TooManyEntriesError
 from leonidas_tools.simulator import ElasticEventLoop
 from leonidas_tools.store import Store
 
@@ -321,7 +321,7 @@ async def test_its_model_reads_how_its_fragments_have_worked():
 
 
 @pytest.mark.parametrize(
-    "error", [ModelError("it is out", reason="unavailable"), TooManyMemoriesError("it is out")]
+    "error", [ModelError("it is out", reason="unavailable"), TooManyEntriesError("it is out")]
 )
 async def test_a_memory_that_fails_does_not_stop_the_work(caplog, error):
     memory = Notebook(error=error)

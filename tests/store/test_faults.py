@@ -405,7 +405,7 @@ async def test_a_row_that_the_database_refuses_takes_no_other_along(where, store
         rows = [dict(row) for row in (await connection.execute(executions.select())).mappings()]
     rows[1]["started"] = object()
     for row in rows:
-        backlog.add({**row, "id": f"copy of {row['id']}"})
+        backlog.add({**row, "id": f"copy of {row['id']}", "arguments": "{}", "result": None})
     writer.start()
     assert await writer.flush(10.0)
     await writer.close(10.0)

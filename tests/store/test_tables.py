@@ -1,6 +1,7 @@
 """Preferences, approvals, tasks and long results."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -214,5 +215,5 @@ async def test_the_tools_of_a_task_are_kept(tmp_path):
     plain, named = Task(id="1", title="a", calls=("x",)), Task(id="2", title="b", tools=("t",))
     assert _packed(plain) == '["x"]'
     for task in (plain, named):
-        kept = _unpacked(_packed(task))
+        kept = _unpacked(json.loads(_packed(task)))
         assert kept == {"calls": task.calls, "tools": task.tools, "done": task.done}

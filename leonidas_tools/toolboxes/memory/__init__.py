@@ -26,7 +26,13 @@ from leonidas_tools.errors import ModelError, StoreError, ToolError
 from leonidas_tools.files.beneath import open_regular
 from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.memories import MAX_MEMORIES, Memories, Memory, TooManyMemoriesError
+from leonidas_tools.session.user_data import (
+    MAX_MEMORIES,
+    Memory,
+    TooManyEntriesError,
+    UserData,
+    require_table,
+)
 from leonidas_tools.settings.fields import Count
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.root_settings import Folder
@@ -86,7 +92,7 @@ class MemoryTools:
         if len(text) > (most := self._settings.max_characters):
             message = say("too_long_memory", characters=len(text), most=most)
             raise ToolError(message, status="invalid_argument", reason_code="too_long_memory")
-        keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
+        keeper, user = _keeper(ctx), user_of(ctx.session)
         with _convert_errors():
             [kept] = await keeper.remember(user, [text], self._embedder)
         return ToolResult(result=_describe(kept), speech=say("remembered"))
@@ -104,7 +110,7 @@ class MemoryTools:
             query: What to recall, as a question or in a few words.
             limit: The maximum number of memories.
         """
-        keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
+        keeper, user = _keeper(ctx), user_of(ctx.session)
         asked = utf8_text(query)
         with _convert_errors():
             found = await keeper.recall(user, asked, self._embedder, limit=limit)
@@ -122,9 +128,9 @@ class MemoryTools:
         Args:
             memory_id: Its id, as recall gives it.
         """
-        keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
+        keeper, user = _keeper(ctx), user_of(ctx.session)
         with _convert_errors():
-            gone = await keeper.forget(user, memory_id)
+            gone = await keeper.delete(user, memory_id)
         if gone is None:
             message = say("unknown_memory", memory=memory_id)
             raise ToolError(message, status="not_found", reason_code="unknown_memory")
@@ -136,7 +142,7 @@ class MemoryTools:
 
         What was read of files that are gone is forgotten.
         """
-        keeper, user = ctx.session.get(Memories).table, user_of(ctx.session)
+        keeper, user = _keeper(ctx), user_of(ctx.session)
         read = unchanged = left_out = forgotten = 0
         with _convert_errors():
             known = await keeper.sources(user, self._embedder)
@@ -188,12 +194,16 @@ def _make(settings: MemorySettings) -> Sequence[Tool[..., Any]]:
     return memory.remember, memory.recall, memory.forget, *indexing
 
 
+def _keeper(ctx: ToolContext) -> MemoryTable:
+    return require_table(ctx.session.get(UserData).memories, "memories_need_store")
+
+
 @contextmanager
 def _convert_errors() -> Iterator[None]:
     """Convert errors of the store and of the embeddings into errors for the model."""
     try:
         yield
-    except TooManyMemoriesError as error:
+    except TooManyEntriesError as error:
         message = say("too_many_memories", most=MAX_MEMORIES)
         raise ToolError(message, status="limited", reason_code="too_many_memories") from error
     except (StoreError, ModelError) as error:

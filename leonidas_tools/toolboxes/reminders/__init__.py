@@ -17,11 +17,12 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import StoreError, ToolError
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.reminders import (
+from leonidas_tools.session.user_data import (
     MAX_REMINDERS,
     Reminder,
-    Reminders,
-    TooManyRemindersError,
+    TooManyEntriesError,
+    UserData,
+    require_table,
 )
 from leonidas_tools.toolboxes.reminders.clock import serve
 from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, first_of, normalize_rule
@@ -122,7 +123,7 @@ class ReminderTools:
         keeper = _keeper(ctx)
         with _convert_errors():
             reminder = _require(await keeper.delete(user_of(ctx.session), reminder_id), reminder_id)
-        ctx.undo(keeper.restore, reminder)
+        ctx.undo(keeper.restore, user_of(ctx.session), reminder)
         return ToolResult(
             result={"id": reminder.id, "title": reminder.title},
             speech=say("reminder_cancelled", title=reminder.title),
@@ -144,7 +145,7 @@ class ReminderTools:
             raise _unreadable(UnreadableTimeError(until))
         with _convert_errors():
             before = _require(await keeper.read(user, reminder_id), reminder_id)
-            ctx.undo(keeper.restore, before)
+            ctx.undo(keeper.restore, user, before)
             after = await keeper.snooze(user, reminder_id, when.at.timestamp())
         return self._result(_require(after, reminder_id), "reminder_snoozed", until)
 
@@ -200,7 +201,7 @@ def _repeating(when: When, repeat: str, zone: ZoneInfo) -> When:
 
 
 def _keeper(ctx: ToolContext) -> ReminderTable:
-    return ctx.session.get(Reminders).table
+    return require_table(ctx.session.get(UserData).reminders, "reminders_need_store")
 
 
 @contextmanager
@@ -208,7 +209,7 @@ def _convert_errors() -> Iterator[None]:
     """Convert errors of the store into errors for the model."""
     try:
         yield
-    except TooManyRemindersError as error:
+    except TooManyEntriesError as error:
         message = say("too_many_reminders", most=MAX_REMINDERS)
         raise ToolError(message, status="limited", reason_code="too_many_reminders") from error
     except StoreError as error:

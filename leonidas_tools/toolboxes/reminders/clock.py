@@ -26,7 +26,7 @@ from leonidas_tools.toolboxes.reminders.speech import spoken_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leonidas_tools.session.reminders import Reminder
+    from leonidas_tools.session.user_data import Reminder
     from leonidas_tools.store.reminders import ReminderTable
     from leonidas_tools.toolboxes.reminders.settings import RemindersSettings
     from leonidas_tools.tools.toolbox import ToolboxHost

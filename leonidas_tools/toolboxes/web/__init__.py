@@ -17,7 +17,7 @@ from leonidas_tools.errors import ToolError
 from leonidas_tools.redaction.visible import visible, without_unseen
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.notes import Note, Notes
+from leonidas_tools.session.user_data import Note, UserData, require_table
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.toolboxes.web.fetch import Fetched, Fetcher, check_address
 from leonidas_tools.toolboxes.web.program import output_of, program
@@ -252,7 +252,7 @@ async def _open(argv: list[str]) -> None:
 
 
 def _keeper(ctx: ToolContext) -> NoteTable:
-    return ctx.session.get(Notes).table
+    return require_table(ctx.session.get(UserData).notes, "notes_need_store")
 
 
 async def _bookmarks(ctx: ToolContext) -> Sequence[Note]:
