@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest
     from leonidas_tools.calls.call import ToolCall
     from leonidas_tools.store.database import Database
+    from leonidas_tools.store.outbox import Write
     from leonidas_tools.store.recorder import Recorder
-    from leonidas_tools.store.write_queue import Write
 
 
 _MAX_TEXT_LENGTH = 1024

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.store.database import Database
-    from leonidas_tools.store.writer import Writer
+    from leonidas_tools.store.outbox import Outbox
 
 _WINDOW_SECONDS = 60.0
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
@@ -39,9 +39,9 @@ class ConversationTable:
     The conversations of a process that has died do not count.
     """
 
-    def __init__(self, database: Database, writer: Writer, *, run: str) -> None:
+    def __init__(self, database: Database, outbox: Outbox, *, run: str) -> None:
         self._database = database
-        self._writer = writer
+        self._outbox = outbox
         self._run = run
 
     async def begin(self, user: str, *, at_once: int, per_minute: int) -> ConversationStart:
@@ -51,25 +51,25 @@ class ConversationTable:
             StoreError: The conversations cannot be counted.
         """
         id_, owner = f"{self._run}-{secrets.token_hex(8)}", name_of(user)
-        self._writer.conversations += 1
+        self._outbox.conversations += 1
         try:
             start = await self._begin(id_, owner, at_once=at_once, per_minute=per_minute)
         except BaseException:
             self.end(id_)  # it may have been written
             raise
         if start.id is None:
-            self._writer.conversations -= 1
+            self._outbox.conversations -= 1
         return start
 
     def end(self, id_: str) -> None:
         """End a conversation; the end is written in the background."""
-        self._writer.conversations -= 1
+        self._outbox.conversations -= 1
         ended = update(conversations).where(conversations.c.id == id_).values(ended=time.time())
 
         async def write(connection: AsyncConnection) -> None:
             await connection.execute(ended)
 
-        self._writer.put(write)
+        self._outbox.put(write)
 
     async def _begin(
         self, id_: str, user: str, *, at_once: int, per_minute: int
@@ -80,7 +80,7 @@ class ConversationTable:
         async with self._database.writing() as connection:
             if not self._database.is_file:  # a file has one writer at a time
                 await connection.execute(_LOCK, {"key": _key(user)})
-            await self._writer.register(connection)
+            await self._outbox.register(connection)
             now = time.time()
             alive = [self._run, *await living_runs(connection, lost)]
             is_open = and_(table.ended.is_(None), table.run.in_(alive))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     DatabaseError,
     DBAPIError,
@@ -28,7 +29,7 @@ from leonidas_tools.store.schema import UPGRADES, prepare
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from sqlalchemy import URL, Connection
+    from sqlalchemy import URL, Connection, Table
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
     from leonidas_tools.store.schema import Upgrade
@@ -286,6 +287,12 @@ class Database:
         self._has_lost = True
         _make_private(path)
         logger.error("The store %s cannot be read: moved to %s; a new one is created", path, aside)
+
+
+def insert_new(connection: AsyncConnection, table: Table) -> Any:
+    """Return an insert that skips existing rows, since a retry may repeat it."""
+    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+    return dialect.insert(table).on_conflict_do_nothing()
 
 
 def may_be_invalid_values(error: StoreError) -> bool:

@@ -50,11 +50,10 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import Run, ToolCall
     from leonidas_tools.calls.invocation import Invocation
     from leonidas_tools.store.database import Database
+    from leonidas_tools.store.outbox import Outbox
     from leonidas_tools.store.recorder import Recorder
     from leonidas_tools.store.rows import Execution
     from leonidas_tools.store.store import Store
-    from leonidas_tools.store.write_queue import CallWriteQueue
-    from leonidas_tools.store.writer import Writer
 
 logger = visible_logger(__name__)
 
@@ -91,14 +90,13 @@ class _StoredArguments:
 class CallStarts:
     """Queues the starts of calls and waits until they are written."""
 
-    def __init__(self, recorder: Recorder, calls: CallWriteQueue, writer: Writer) -> None:
+    def __init__(self, recorder: Recorder, outbox: Outbox) -> None:
         self.outcome: Callable[[ToolCall], Run | None] = _never
         """Returns a function that waits for a call that continues after its process ended."""
         self.not_written = 0
         """The number of starts that were not written in time."""
         self._recorder = recorder
-        self._calls = calls
-        self._writer = writer
+        self._outbox = outbox
         self._runs: OrderedDict[Hashable, Invocation | None] = OrderedDict()
         """The calls that have run, or run now in an invocation."""
 
@@ -128,12 +126,12 @@ class CallStarts:
         """Wait until the start of a call is on disk; return whether it is in time."""
         if not self._recorder.begin(call, time.time()):
             return self._count_missing()
-        entry = self._calls.find(key_of(call))
+        entry = self._outbox.calls.find(key_of(call))
         if entry is None or entry.row is None:
             return True
         written = asyncio.get_running_loop().create_future()
         entry.waiting.append(written)
-        self._writer.expedite()
+        self._outbox.expedite()
         try:
             async with asyncio.timeout(timeout_seconds):
                 return bool(await written) or self._count_missing()
@@ -252,13 +250,13 @@ class CallStarts:
     ) -> tuple[Execution | None, bool]:
         """Return the newest call that this call may repeat, and whether it began after this one."""
         is_later = True
-        current_entry = self._calls.find(key_of(call))
+        current_entry = self._outbox.calls.find(key_of(call))
         told = call.session.get(_SeenResults).ids
         taken = 0
         open_before = () if repetition.elsewhere is None else repetition.elsewhere.open
         for before in await self._candidates(repetition, database):
             is_told = before.id in told and before.call_id != repetition.call_id
-            is_current = current_entry is not None and before.id == current_entry.id
+            is_current = current_entry is not None and before.id == current_entry.key
             if is_current:
                 is_later = False
             elif not is_told and self._is_same(before, asked) is not False:
@@ -274,7 +272,7 @@ class CallStarts:
         """Return the calls that `call` may repeat, with all ends that this process knows."""
         found = await find_repeated(database, call)
         # A person may answer a question before the end of the call that asked it is written.
-        if any(map(self._has_unread_end, found)) and await self._writer.flush(_ENDS_SECONDS):
+        if any(map(self._has_unread_end, found)) and await self._outbox.flush(_ENDS_SECONDS):
             return await find_repeated(database, call)
         return found
 
@@ -300,7 +298,7 @@ class CallStarts:
 
     def _has_unread_end(self, before: Execution) -> bool:
         is_open = before.status == STARTED
-        return is_open and self._is_own(before) and not self._calls.is_open(before.id)
+        return is_open and self._is_own(before) and not self._outbox.calls.is_open(before.id)
 
     def _is_own(self, before: Execution) -> bool:
         return before.id.startswith(f"{self._recorder.run}-")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections import OrderedDict
 from dataclasses import replace
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
     from leonidas_tools.redaction import Redaction
     from leonidas_tools.settings.tool_configuration import ToolConfiguration
-    from leonidas_tools.store.write_queue import CallWriteQueue, Row
+    from leonidas_tools.store.outbox import CallLane, Row
     from leonidas_tools.tools.registry import AnyTool
 
 _START = EventKind.START
@@ -45,8 +44,8 @@ LOCAL_USER = "local"
 class Recorder:
     """Converts events to rows and queues them; long arguments and results are truncated."""
 
-    def __init__(self, calls: CallWriteQueue, *, max_value_bytes: int) -> None:
-        self.run = secrets.token_hex(8)
+    def __init__(self, run: str, calls: CallLane, *, max_value_bytes: int) -> None:
+        self.run = run
         """The id of this opening of the store."""
         self.may_be_once: Callable[[AnyTool, ToolConfiguration], bool] = _is_once
         """Returns whether a call of a tool may have an effect that happens only once."""

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.results.spill import Piece, ResultMemory
     from leonidas_tools.store.database import Database
-    from leonidas_tools.store.write_queue import Write
-    from leonidas_tools.store.writer import Writer
+    from leonidas_tools.store.outbox import Outbox, Write
 
 _MAX_BYTES = 64 * 1024 * 1024
 _HANDLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -194,12 +193,12 @@ class SessionResults:
     """
 
     def __init__(
-        self, table: ResultTable, writer: Writer, memory: ResultMemory, owner: Callable[[], str]
+        self, table: ResultTable, outbox: Outbox, memory: ResultMemory, owner: Callable[[], str]
     ) -> None:
         self.memory = memory
         self._owner = owner
         self._table = table
-        self._writer = writer
+        self._outbox = outbox
 
     async def put(self, content: bytes, *, mime_type: str, session: str | None) -> str:
         """Store a result without secrets; raise `StoreError` if it exceeds the limit in memory."""
@@ -207,7 +206,7 @@ class SessionResults:
         write = self._table.putting(
             handle, content, mime_type=mime_type, session=session, user=self._owner()
         )
-        self._writer.put(write, size=len(content))
+        self._outbox.put(write, size=len(content))
         return handle
 
     async def read(

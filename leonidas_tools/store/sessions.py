@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.rules.rule import Rule
+    from leonidas_tools.store.outbox import Outbox
     from leonidas_tools.store.queries import CallsElsewhere
     from leonidas_tools.store.rows import Preferences
     from leonidas_tools.store.store import Store
-    from leonidas_tools.store.writer import Writer
 
 logger = visible_logger(__name__)
 
@@ -87,9 +87,9 @@ class SessionBinding:
     leaves_results = True
     """The policy returns the tool's result unchanged."""
 
-    def __init__(self, store: Store, writer: Writer) -> None:
+    def __init__(self, store: Store, outbox: Outbox) -> None:
         self._store = store
-        self._writer = writer
+        self._outbox = outbox
         self._sessions: WeakKeyDictionary[ToolSession, _SessionState] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[str] = set()
@@ -210,7 +210,7 @@ class SessionBinding:
         if isinstance(results.store, ResultMemory):  # else the application stores them elsewhere
             memory = results.store
             results.store = SessionResults(
-                self._store.results, self._writer, memory, partial(_owner, ref(session))
+                self._store.results, self._outbox, memory, partial(_owner, ref(session))
             )
             ends.append(partial(setattr, results, "store", memory))
         data = session.get(UserData)
@@ -295,9 +295,9 @@ class SessionBinding:
         else:
             self._open.discard(id_)
             write = table.closed(question, closing)
-        self._writer.questions = len(self._open)
-        self._writer.put(write)
-        self._writer.expedite()  # if this process dies, another asks the question again
+        self._outbox.questions = len(self._open)
+        self._outbox.put(write)
+        self._outbox.expedite()  # if this process dies, another asks the question again
 
     def _write_tasks(self, where: ref[ToolSession], what: ref[TaskList], *_: object) -> None:
         """Store the task list."""
@@ -308,7 +308,7 @@ class SessionBinding:
                 return
             user = user_of(session)
             write = self._store.tasks.writing(session.id, list_.tasks, user=user)
-            self._writer.put(write, key=("tasks", session.id, user))
+            self._outbox.put(write, key=("tasks", session.id, user))
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name="store-session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import TYPE_CHECKING, Any, Self
 
 from leonidas_tools.approvals.session_policy import user_of
@@ -20,6 +21,7 @@ from leonidas_tools.store.database import Database
 from leonidas_tools.store.durable import CallStarts, DurableStart
 from leonidas_tools.store.memories import MemoryTable
 from leonidas_tools.store.notes import NoteTable
+from leonidas_tools.store.outbox import Outbox
 from leonidas_tools.store.preferences import PreferenceTable
 from leonidas_tools.store.recorder import Recorder, name_of, user_name_of
 from leonidas_tools.store.reminders import ReminderTable
@@ -29,8 +31,6 @@ from leonidas_tools.store.rows import INTERRUPTED, STARTED, ReplayEvent, StoreSt
 from leonidas_tools.store.sessions import SessionBinding
 from leonidas_tools.store.tasks import TaskTable
 from leonidas_tools.store.usage import UsageTable
-from leonidas_tools.store.write_queue import CallWriteQueue, PendingWrites
-from leonidas_tools.store.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -85,27 +85,25 @@ class Store:
         0
     """
 
-    _is_dropping = False
-
     def __init__(self, where: str | Path | StoreSettings | None = None) -> None:
         self.settings = settings = where if isinstance(where, StoreSettings) else StoreSettings()
         url = database_url(settings.url if isinstance(where, StoreSettings) else where)
         self._database = Database(url, durable=settings.durable)
-        self._calls = CallWriteQueue(
-            max_calls=settings.max_waiting, max_bytes=settings.max_waiting_bytes
+        run = secrets.token_hex(8)
+        self._outbox = Outbox(
+            self._database,
+            run=run,
+            max_entries=settings.max_waiting,
+            max_bytes=settings.max_waiting_bytes,
         )
-        self._recorder = Recorder(self._calls, max_value_bytes=settings.max_value_bytes)
-        self._records = PendingWrites(
-            most=settings.max_waiting, max_bytes=settings.max_waiting_bytes
-        )
-        self._writer = Writer(self._database, self._calls, self._records, run=self._recorder.run)
+        self._recorder = Recorder(run, self._outbox.calls, max_value_bytes=settings.max_value_bytes)
         self._retention = Retention(
             self._database,
             keep_seconds=settings.keep_for,
             keep_calls=settings.keep_calls,
             durable=settings.durable,
         )
-        self._call_starts = CallStarts(self._recorder, self._calls, self._writer)
+        self._call_starts = CallStarts(self._recorder, self._outbox)
         self.preferences = PreferenceTable(self._database)
         """The preferences of users."""
         self.approvals = ApprovalTable(self._database, self._recorder)
@@ -126,11 +124,11 @@ class Store:
         """Results that are too long for the model, by handle."""
         self.cached_results = CachedResults(self._database)
         """Cached results of reads, shared by all processes."""
-        self.conversations = ConversationTable(self._database, self._writer, run=self._recorder.run)
+        self.conversations = ConversationTable(self._database, self._outbox, run=run)
         """The conversations of users, counted across all processes."""
-        self.usage = UsageTable(self._database, self._writer)
+        self.usage = UsageTable(self._database, self._outbox)
         """The tokens of live sessions."""
-        self._sessions = SessionBinding(self, self._writer)
+        self._sessions = SessionBinding(self, self._outbox)
 
     @property
     def policies(self) -> tuple[Policy, ...]:
@@ -147,37 +145,31 @@ class Store:
     @property
     def status(self) -> StoreStatus:
         """Return the status of the store."""
-        calls, writer, aside = self._calls, self._writer, self._database.set_aside
+        calls, records, aside = self._outbox.calls, self._outbox.records, self._database.set_aside
         return StoreStatus(
             where=self._database.shown,
-            ok=writer.error is None,
-            error=writer.error,
+            ok=self._outbox.error is None,
+            error=self._outbox.error,
             waiting=len(calls),
             waiting_bytes=calls.size,
-            written=writer.written,
+            written=calls.written,
             dropped=calls.dropped,
             cut=calls.cut,
-            refused=writer.refused,
+            refused=calls.refused,
             not_durable=self._call_starts.not_written,
-            records_waiting=len(self._records),
-            records_dropped=self._records.dropped,
+            records_waiting=len(records),
+            records_dropped=records.dropped + records.refused,
             set_aside=None if aside is None else str(aside),
             lost=self._database.lost,
         )
 
     def sink(self, event: ToolEvent) -> None:
         """Record an event; return at once."""
-        dropped = self._calls.dropped
         try:
             self._recorder(event)
         except Exception as error:  # noqa: BLE001 - the store must not break a call
             logger.warning("An event of a call is not stored: %s", type(error).__name__)
-        if self._calls.dropped > dropped and not self._is_dropping:
-            self._is_dropping = True
-            logger.warning("Some calls are not stored: the store is too slow for them")
-        elif self._is_dropping and not len(self._calls):
-            self._is_dropping = False
-        self._writer.wake()
+        self._outbox.wake()
 
     async def begun(self, call: ToolCall, *, timeout_seconds: float = _DURABLE_SECONDS) -> bool:
         """Wait until the start of a call is on disk; concurrent waits share one transaction.
@@ -474,7 +466,7 @@ class Store:
         Args:
             timeout_seconds: How long to wait.
         """
-        return await self._writer.flush(timeout_seconds)
+        return await self._outbox.flush(timeout_seconds)
 
     async def __aenter__(self) -> Self:
         """Open the database and start writing; retry in the background if it cannot be opened.
@@ -486,10 +478,10 @@ class Store:
             async with asyncio.timeout(_OPENING_SECONDS):
                 await self._database.open()
         except StoreError as error:
-            self._writer.fail(error)
+            self._outbox.fail(error)
         except TimeoutError:
-            self._writer.fail(StoreError("The store does not respond"))
-        self._writer.start()
+            self._outbox.fail(StoreError("The store does not respond"))
+        self._outbox.start()
         self._retention.start()
         return self
 
@@ -498,11 +490,11 @@ class Store:
         await self._retention.close()
         await self._sessions.close()
         await self.cached_results.close()
-        await self._writer.close(_CLOSING_SECONDS)
+        await self._outbox.close(_CLOSING_SECONDS)
         await self._database.close()
 
     async def _flush_pending(self) -> None:
-        if len(self._calls) or len(self._records):
+        if len(self._outbox):
             await self.flush(timeout_seconds=_FLUSHING_SECONDS)
 
 

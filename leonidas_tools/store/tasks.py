@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.store.database import Database
-    from leonidas_tools.store.write_queue import Write
+    from leonidas_tools.store.outbox import Write
 
 
 class TaskTable:

@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, and_, cast, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from leonidas_tools.approvals.session_policy import user_of
+from leonidas_tools.store.database import insert_new
 from leonidas_tools.store.recorder import name_of, user_name_of
 from leonidas_tools.store.rows import ReplayEvent
 from leonidas_tools.store.schema import usage
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.store.database import Database
-    from leonidas_tools.store.writer import Writer
+    from leonidas_tools.store.outbox import Outbox
 
 _DAY_SECONDS = 86_400
 _FLUSHING_SECONDS = 1.0
@@ -33,9 +33,9 @@ _KIND = "usage"
 class UsageTable:
     """The tokens of live sessions in all processes that share the database."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, outbox: Outbox) -> None:
         self._database = database
-        self._writer = writer
+        self._outbox = outbox
 
     def on_live(self, kind: str, session: ToolSession, data: Mapping[str, Any]) -> None:
         """Store an event `usage` of a live session, in the background."""
@@ -53,13 +53,11 @@ class UsageTable:
             "output_tokens": data["output_tokens"],
             "cost": data.get("cost"),
         }
-        dialect: Any = sqlite if self._database.is_file else postgresql
-        insert = dialect.insert(usage).values(row).on_conflict_do_nothing()  # as a retry repeats it
 
         async def write(connection: AsyncConnection) -> None:
-            await connection.execute(insert)
+            await connection.execute(insert_new(connection, usage), row)
 
-        self._writer.put(write, size=len(row["tokens"]))
+        self._outbox.put(write, size=len(row["tokens"]))
 
     async def spent(
         self, session: str, *, user: str | None, at: float
@@ -72,7 +70,7 @@ class UsageTable:
         }
         count = cast(func.sum(usage.c.input_tokens + usage.c.output_tokens), BigInteger)
         spent: dict[str, tuple[int, float]] = {}
-        await self._writer.flush(_FLUSHING_SECONDS)
+        await self._outbox.flush(_FLUSHING_SECONDS)
         async with self._database.reading() as connection:
             for name, which in filters.items():
                 query = select(count, func.sum(usage.c.cost)).where(which)

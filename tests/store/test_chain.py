@@ -499,7 +499,7 @@ async def test_what_the_database_refuses_takes_nothing_else_along(file, caplog):
 
             await connection.execute(text("INSERT INTO tasks (session) VALUES ('no more')"))
 
-        tools.store._writer.put(odd)
+        tools.store._outbox.put(odd)
         await tools.execute("pay", {"amount": 1}, session=session)
         assert len(await kept(tools)) == 1
         assert tools.store.status.records_dropped == 1

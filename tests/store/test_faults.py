@@ -17,9 +17,8 @@ from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import Store
 from leonidas_tools.store.address import database_url
 from leonidas_tools.store.database import Database
+from leonidas_tools.store.outbox import Outbox
 from leonidas_tools.store.schema import executions
-from leonidas_tools.store.write_queue import CallWriteQueue
-from leonidas_tools.store.writer import Writer
 from leonidas_tools.toolboxes import tasks
 from tests.mcp.forking import fork_command
 from tests.tasks import other_tasks
@@ -398,17 +397,16 @@ async def test_a_row_that_the_database_refuses_takes_no_other_along(where, store
     for _ in range(3):
         told.run()
     assert await store.flush()
-    backlog = CallWriteQueue(max_calls=10, max_bytes=100_000)
     database = Database(database_url(where))
-    writer = Writer(database, backlog, run="r")
+    outbox = Outbox(database, run="r", max_entries=10, max_bytes=100_000)
     async with database.reading() as connection:
         rows = [dict(row) for row in (await connection.execute(executions.select())).mappings()]
     rows[1]["started"] = object()
     for row in rows:
-        backlog.add({**row, "id": f"copy of {row['id']}", "arguments": "{}", "result": None})
-    writer.start()
-    assert await writer.flush(10.0)
-    await writer.close(10.0)
+        outbox.calls.add({**row, "id": f"copy of {row['id']}", "arguments": "{}", "result": None})
+    outbox.start()
+    assert await outbox.flush(10.0)
+    await outbox.close(10.0)
     await database.close()
     kept = await store.executions(newest_first=False)
     assert [call.trace_id for call in kept] == [
@@ -418,7 +416,7 @@ async def test_a_row_that_the_database_refuses_takes_no_other_along(where, store
         "kitchen-3",
         "kitchen-3",
     ]
-    assert (writer.refused, writer.written, writer.error) == (1, 2, None)
+    assert (outbox.calls.refused, outbox.calls.written, outbox.error) == (1, 2, None)
 
 
 async def test_a_list_of_tasks_that_a_database_refuses_takes_no_other_along(where):

@@ -20,7 +20,7 @@ from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.session.resumption import Resumption
-from leonidas_tools.store import writer
+from leonidas_tools.store import outbox
 from leonidas_tools.store.queries import find_execution
 
 FIVE = {"amount": 5}
@@ -114,7 +114,7 @@ async def test_a_question_is_asked_again_by_itself_and_its_yes_lets_the_call_run
 
 
 async def test_a_question_is_stored_without_waiting_for_more_to_store(where, paid, monkeypatch):
-    monkeypatch.setattr(writer, "_GATHERING_SECONDS", 3600)
+    monkeypatch.setattr(outbox, "_GATHERING_SECONDS", 3600)
     async with Bank(where, paid) as a, Bank(where, paid) as b:
         a.session = ToolSession("kitchen", user="ana")
         asked = await a.ask()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leonidas_tools.store.write_queue import CallWriteQueue
+from leonidas_tools.store.outbox import CallLane, Entry, Lane
 
 TEXTS = st.text(max_size=300).map(lambda text: text * 8)
 
@@ -16,7 +16,7 @@ class WaitingCalls(RuleBasedStateMachine):
     @initialize(calls=st.integers(1, 6), size=st.integers(0, 30_000))
     def begin_empty(self, calls, size):
         self.most_calls, self.most_bytes = calls, size
-        self.backlog = CallWriteQueue(max_calls=calls, max_bytes=size)
+        self.backlog = CallLane(max_entries=calls, max_bytes=size)
         self.number = 0
         self.begun = []  # ids in the order in which they were taken
         self.open = []
@@ -38,7 +38,9 @@ class WaitingCalls(RuleBasedStateMachine):
     def end_without_a_start(self, text):
         self.number += 1
         row = {"id": str(self.number), "arguments": "", "status": "ok", "result": text}
-        if self.backlog.add(row):
+        dropped = self.backlog.dropped
+        self.backlog.add(row)
+        if self.backlog.dropped == dropped:
             self.begun.append(str(self.number))
             self.ends[str(self.number)] = text
         else:
@@ -62,20 +64,20 @@ class WaitingCalls(RuleBasedStateMachine):
     def write(self):
         for entry in self.taken:
             if entry.row is not None:
-                assert entry.id not in self.rows, "a row is written once"
-                self.rows[entry.id] = dict(entry.row)
-                self.written_rows.append(entry.id)
+                assert entry.key not in self.rows, "a row is written once"
+                self.rows[entry.key] = dict(entry.row)
+                self.written_rows.append(entry.key)
             else:
-                assert entry.id in self.rows, "an end comes after its start"
-                self.rows[entry.id] |= entry.ending
-        self.backlog.written()
+                assert entry.key in self.rows, "an end comes after its start"
+                self.rows[entry.key] |= entry.ending
+        self.backlog.done(self.taken, is_written=True)
         self.taken = []
 
     @invariant()
     def bounds_hold(self):
-        assert 0 <= self.backlog.calls <= self.most_calls
+        assert 0 <= self.backlog.entries <= self.most_calls
         assert 0 <= self.backlog.size <= max(self.most_bytes, 0)
-        assert len(self.backlog) <= self.backlog.calls
+        assert len(self.backlog) <= self.backlog.entries
         assert self.backlog.dropped == self.refused
         assert self.backlog.open_calls == len(self.open)
 
@@ -99,19 +101,19 @@ class WaitingCalls(RuleBasedStateMachine):
         )
         assert lost == self.backlog.cut
         if not self.open:
-            assert (self.backlog.calls, self.backlog.size) == (0, 0)
+            assert (self.backlog.entries, self.backlog.size) == (0, 0)
 
 
 TestWaitingCalls = WaitingCalls.TestCase
 
 
 def test_an_unknown_end_is_refused():
-    assert not CallWriteQueue(max_calls=1, max_bytes=1).end("nobody", {"status": "ok"})
+    assert not CallLane(max_entries=1, max_bytes=1).end("nobody", {"status": "ok"})
 
 
 @given(st.integers(0, 3000))
 def test_a_result_is_left_out_where_there_is_no_room_for_it(length):
-    backlog = CallWriteQueue(max_calls=1, max_bytes=3000)
+    backlog = CallLane(max_entries=1, max_bytes=3000)
     backlog.begin("call", {"id": "1", "arguments": ""})
     room = 3000 - backlog.size
     backlog.end("call", {"status": "ok", "result": "x" * length})
@@ -122,9 +124,41 @@ def test_a_result_is_left_out_where_there_is_no_room_for_it(length):
 
 @pytest.mark.parametrize("text", ["x", "é", "密"])
 def test_a_text_counts_with_what_it_takes_at_most(text):
-    backlog = CallWriteQueue(max_calls=1, max_bytes=100_000)
+    backlog = CallLane(max_entries=1, max_bytes=100_000)
     backlog.add({"id": "1", "arguments": ""})
     empty = backlog.size
-    other = CallWriteQueue(max_calls=1, max_bytes=100_000)
+    other = CallLane(max_entries=1, max_bytes=100_000)
     other.add({"id": "1", "arguments": text * 10})
     assert other.size - empty >= len((text * 10).encode())
+
+
+def test_a_new_write_replaces_one_that_waits():
+    lane = Lane("record", max_entries=2, max_bytes=10)
+    assert lane.put(Entry("tasks"), 6)
+    assert lane.put(Entry("answer"), 4)
+    assert not lane.put(Entry("other"), 0)
+    assert not lane.put(Entry("tasks"), 7)
+    assert lane.put(newer := Entry("tasks"), 5)
+    assert (lane.take()[0], lane.size, lane.entries) == (newer, 9, 2)
+
+
+def test_a_write_stays_taken_until_it_is_done():
+    lane = Lane("record", max_entries=3, max_bytes=10)
+    first, newer = Entry("tasks"), Entry("tasks")
+    lane.put(first, 1)
+    assert lane.take() == [first]
+    lane.put(newer, 1)
+    assert lane.take() == [first, newer]  # the first one failed, and comes first again
+    lane.done([first], is_written=True)
+    lane.done([newer], is_written=False)
+    assert (lane.written, lane.refused, len(lane), lane.size) == (1, 1, 0, 0)
+
+
+def test_a_drop_is_logged_once_until_all_is_written(caplog):
+    lane = Lane("record", max_entries=0, max_bytes=0)
+    lane.drop()
+    lane.drop()
+    assert caplog.messages == ["Some records are not stored: the store is too slow for them"]
+    lane.done([], is_written=True)
+    lane.drop()
+    assert (len(caplog.messages), lane.dropped) == (2, 3)
