@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, insert, or_, select, update
 
 from leonidas_tools.approvals.log import CLOSED_BY_NO_PERSON, Closing
-from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.calls.invocation import innermost
-from leonidas_tools.errors import StoreError
 from leonidas_tools.redaction import MASK
+from leonidas_tools.store.outbox import executes
 from leonidas_tools.store.queries import RESUMABLE_SECONDS
 from leonidas_tools.store.recorder import clean, name_of, user_name_of
 from leonidas_tools.store.rows import Approval, Decision
@@ -24,13 +22,12 @@ from leonidas_tools.store.schema import approvals, executions
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Executable, Row, Select, Update
+    from sqlalchemy import Row, Select, Update
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import ApprovalRequest
-    from leonidas_tools.calls.call import ToolCall
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.outbox import Write
     from leonidas_tools.store.recorder import Recorder
@@ -65,7 +62,7 @@ class LeftQuestion:
 
 
 class ApprovalTable:
-    """Stores approval questions and their answers."""
+    """Stores approval questions and their answers; methods raise `StoreError` if it fails."""
 
     def __init__(self, database: Database, recorder: Recorder) -> None:
         self._database = database
@@ -92,7 +89,7 @@ class ApprovalTable:
             "on_expiry": request.on_expiry,
             "run": self._recorder.run,
         }
-        return _executes(insert(approvals).values(row))
+        return executes(insert(approvals).values(row))
 
     def closed(self, question: Question, closing: Closing) -> Write:
         """Return the write that stores an answer; it also replaces `unanswered`."""
@@ -112,68 +109,11 @@ class ApprovalTable:
             if edited is None
             else self._recorder.arguments(call.with_arguments(edited)),
         }
-        return _executes(_update_unanswered(self.id_of(request)).values(values))
+        return executes(_update_unanswered(self.id_of(request)).values(values))
 
     def id_of(self, request: ApprovalRequest) -> str:
         """Return the id of a question's row, which ends with the id of the request."""
         return f"{self._recorder.run}-{request.created:.6f}-{request.id}"
-
-    async def ask(
-        self,
-        call: ToolCall,
-        *,
-        message: str | None = None,
-        fingerprint: str | None = None,
-        expires_in_seconds: float | None = None,
-    ) -> Approval:
-        """Store an approval question, which any process can answer.
-
-        Raises:
-            StoreError: The question cannot be written.
-        """
-        now = time.time()
-        row = {
-            "id": secrets.token_hex(8),
-            "session": name_of(call.session.id),
-            "user": user_name_of(user_of(call.session)),
-            "trace_id": call.trace_id,
-            "call_id": call.id,
-            "tool": call.name,
-            "arguments": self._recorder.arguments(call),
-            "fingerprint": fingerprint,
-            "message": message,
-            "requested": now,
-            "expires": None if expires_in_seconds is None else now + expires_in_seconds,
-        }
-        async with self._database.writing() as connection:
-            await connection.execute(insert(approvals).values(row))
-            return await _fetch_one(connection, str(row["id"]))
-
-    async def decide(
-        self,
-        approval_id: str,
-        decision: Decision,
-        *,
-        by: str | None = None,
-        note: str | None = None,
-    ) -> Approval:
-        """Answer a question and return it; the first answer counts.
-
-        A question past its expiry becomes `expired`, whatever the answer.
-
-        Raises:
-            StoreError: There is no such question, or it cannot be written.
-        """
-        now = time.time()
-        answered = {"decided": now, "decided_by": by, "note": note}
-        unanswered = _update_unanswered(approval_id)
-        in_time = or_(approvals.c.expires.is_(None), approvals.c.expires > now)
-        async with self._database.writing() as connection:
-            given = unanswered.where(in_time).values(decision=Decision(decision).value, **answered)
-            await connection.execute(given)
-            expired = unanswered.where(approvals.c.expires <= now)
-            await connection.execute(expired.values(decision=Decision.EXPIRED.value, decided=now))
-            return await _fetch_one(connection, approval_id)
 
     async def find(
         self,
@@ -225,9 +165,6 @@ class ApprovalTable:
         model has repeated its call since.
 
         `user` has the form of `Approval.user`.
-
-        Raises:
-            StoreError: The questions cannot be read.
         """
         table, now = approvals.c, time.time()
         asked = (
@@ -266,9 +203,6 @@ class ApprovalTable:
 
         A `once` call that was approved there unchanged continues: it gets the outcome of the call
         there. If the question was asked again elsewhere, its expiry here does not permit the call.
-
-        Raises:
-            StoreError: The questions cannot be read.
         """
         table, request = approvals.c, grant.request
         is_later = table.requested > request.created
@@ -294,24 +228,12 @@ class ApprovalTable:
                     return True
         return False
 
-    async def get(self, approval_id: str) -> Approval:
-        """Return one question.
-
-        Raises:
-            StoreError: There is no such question, or it cannot be read.
-        """
-        async with self._database.reading() as connection:
-            return await _fetch_one(connection, approval_id)
-
     async def pending(
         self, *, session: str | None = None, user: str | None = None
     ) -> list[Approval]:
         """Return the open questions that have not expired, the oldest first.
 
         `user` has the form of `Approval.user`.
-
-        Raises:
-            StoreError: The questions cannot be read.
         """
         await self._mark_unanswered()
         in_time = or_(approvals.c.expires.is_(None), approvals.c.expires > time.time())
@@ -369,20 +291,6 @@ def _is_open(row: Row[Any]) -> bool:
 def _update_unanswered(approval_id: str) -> Update:
     is_open = or_(approvals.c.decision.is_(None), approvals.c.decision == Decision.UNANSWERED.value)
     return update(approvals).where(approvals.c.id == approval_id, is_open)
-
-
-def _executes(statement: Executable) -> Write:
-    async def write(connection: AsyncConnection) -> None:
-        await connection.execute(statement)
-
-    return write
-
-
-async def _fetch_one(connection: AsyncConnection, approval_id: str) -> Approval:
-    found = await _fetch(connection, select(*_COLUMNS).where(approvals.c.id == approval_id))
-    if not found:
-        raise StoreError(f"There is no approval {approval_id!r}: ask for one first")
-    return found[0]
 
 
 async def _fetch(connection: AsyncConnection, query: Select[Any]) -> list[Approval]:

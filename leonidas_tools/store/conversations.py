@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, func, insert, select, text, update
 
+from leonidas_tools.store.outbox import executes
 from leonidas_tools.store.recorder import name_of
 from leonidas_tools.store.runs import living_runs, lost_runs
 from leonidas_tools.store.schema import conversations
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.outbox import Outbox
 
@@ -45,11 +44,7 @@ class ConversationTable:
         self._run = run
 
     async def begin(self, user: str, *, at_once: int, per_minute: int) -> ConversationStart:
-        """Begin a conversation of a user, unless a limit is reached.
-
-        Raises:
-            StoreError: The conversations cannot be counted.
-        """
+        """Begin a conversation of a user, unless a limit is reached."""
         id_, owner = f"{self._run}-{secrets.token_hex(8)}", name_of(user)
         self._outbox.conversations += 1
         try:
@@ -65,11 +60,7 @@ class ConversationTable:
         """End a conversation; the end is written in the background."""
         self._outbox.conversations -= 1
         ended = update(conversations).where(conversations.c.id == id_).values(ended=time.time())
-
-        async def write(connection: AsyncConnection) -> None:
-            await connection.execute(ended)
-
-        self._outbox.put(write)
+        self._outbox.put(executes(ended))
 
     async def _begin(
         self, id_: str, user: str, *, at_once: int, per_minute: int

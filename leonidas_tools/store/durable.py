@@ -8,6 +8,7 @@ import json
 import math
 import time
 from collections import OrderedDict
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,19 +45,22 @@ from leonidas_tools.store.rows import INTERRUPTED, STARTED
 from leonidas_tools.store.runs import LOST_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import AsyncIterator, Callable, Hashable
 
     from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.calls.call import Run, ToolCall
     from leonidas_tools.calls.invocation import Invocation
+    from leonidas_tools.store.approvals import ApprovalTable
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.outbox import Outbox
     from leonidas_tools.store.recorder import Recorder
     from leonidas_tools.store.rows import Execution
-    from leonidas_tools.store.store import Store
+    from leonidas_tools.store.sessions import SessionBinding
 
 logger = visible_logger(__name__)
 
+_ANSWER_SECONDS = 2.0
+"""Seconds to wait for the database, so that a broken disk does not block calls."""
 _ENDS_SECONDS = 1.0
 """Seconds to wait until the ends of calls are written."""
 _ELSEWHERE_SECONDS = 60.0
@@ -87,20 +91,76 @@ class _StoredArguments:
     digest: bytes | None  # of all arguments, if `is_partial` and they can be compared
 
 
-class CallStarts:
-    """Queues the starts of calls and waits until they are written."""
+class DurableStart:
+    """Stores the start of each `once` call before the call continues; other calls do not wait.
 
-    def __init__(self, recorder: Recorder, outbox: Outbox) -> None:
+    After a crash, the store knows which of these calls may have happened. If the store is not
+    writable (a full disk, a lock of another process, no server), the call continues unrecorded or
+    is refused, and the store's status counts it. It is always refused if its session comes from
+    another process and the earlier calls cannot be read. A call with the id and the arguments of
+    an earlier call of the session gets the stored result. So does a call with the arguments of one
+    whose outcome the model may not have received, since the conversation was elsewhere.
+    """
+
+    leaves_results = True
+    """The policy returns the tool's result unchanged; its other results are normalised."""
+
+    def __init__(
+        self,
+        database: Database,
+        outbox: Outbox,
+        recorder: Recorder,
+        sessions: SessionBinding,
+        approvals: ApprovalTable,
+        *,
+        refuses: bool,
+    ) -> None:
         self.outcome: Callable[[ToolCall], Run | None] = _never
         """Returns a function that waits for a call that continues after its process ended."""
         self.not_written = 0
         """The number of starts that were not written in time."""
-        self._recorder = recorder
+        self._database = database
         self._outbox = outbox
+        self._recorder = recorder
+        self._sessions = sessions
+        self._approvals = approvals
+        self._refuses = refuses  # whether a call is refused if its start cannot be stored
         self._runs: OrderedDict[Hashable, Invocation | None] = OrderedDict()
         """The calls that have run, or run now in an invocation."""
 
-    async def run(self, call: ToolCall, run: Run) -> ToolResult:
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Run the call once its start is stored."""
+        desk = call.session.find(Approvals)
+        grant = None if desk is None else desk.grant_of(call.number)
+        if grant is not None and await self._is_answered_elsewhere(call, grant):
+            return wording.build_denial(call.name, "withdrawn")
+        if self._recorder.is_once(call):
+            # First, so that one of two equal calls in different processes finds the other.
+            is_stored = await self.written(call)
+            if self._refuses and not is_stored:
+                return _build_refusal(call)
+            try:
+                before = None if call.retried else await self._earlier(call)
+            except StoreError as error:
+                logger.log(log_level(error), "Earlier calls cannot be read: %s", error)
+                if self._refuses or is_from_elsewhere(call.session):
+                    return _build_refusal(call)
+                before = None
+            return before or await self._run_once(call, run)
+        return await run(call)
+
+    async def _is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
+        """Return whether the question of a call was answered elsewhere, so it does not run here."""
+        try:
+            async with _in_time():
+                return await self._approvals.is_answered_elsewhere(
+                    grant, is_once=self._recorder.is_once(call)
+                )
+        except StoreError as error:
+            logger.log(log_level(error), "Questions cannot be read: %s", error)
+            return grant.by_silence
+
+    async def _run_once(self, call: ToolCall, run: Run) -> ToolResult:
         """Run a call, and remember it in case its record is lost with the file of the store."""
         key, running = self._key(call), innermost()
         if call.id is None or (running is not None and self._runs.get(key) is running):
@@ -122,7 +182,7 @@ class CallStarts:
         owner = user_of(received.session)
         return received.session.id, owner, call.id, digest_of(received.name, received.arguments)
 
-    async def written(self, call: ToolCall, timeout_seconds: float) -> bool:
+    async def written(self, call: ToolCall, timeout_seconds: float = _ANSWER_SECONDS) -> bool:
         """Wait until the start of a call is on disk; return whether it is in time."""
         if not self._recorder.begin(call, time.time()):
             return self._count_missing()
@@ -138,16 +198,7 @@ class CallStarts:
         except TimeoutError:
             return self._count_missing()
 
-    async def earlier(
-        self,
-        call: ToolCall,
-        database: Database,
-        *,
-        bound: float,
-        known_until: float,
-        elsewhere: CallsElsewhere | None,
-        timeout_seconds: float,
-    ) -> ToolResult | None:
+    async def _earlier(self, call: ToolCall) -> ToolResult | None:
         """Return the result of the earlier call of the session that this call repeats, if any.
 
         Wait if the earlier call still runs elsewhere, since the model gets its result only here.
@@ -155,37 +206,33 @@ class CallStarts:
         """
         if call.id is None:
             return None
-        repetition = self._repetition(call, bound, known_until, elsewhere)
+        repetition = self._repetition(call)
         asked = self._build_request(call)
         result: ToolResult | None = None
         while result is None:
-            async with asyncio.timeout(timeout_seconds):
-                before, is_later = await self._find_earlier(call, asked, repetition, database)
+            async with _in_time():
+                before, is_later = await self._find_earlier(call, asked, repetition)
             if before is None:
-                return self._find_lost(call, database, elsewhere)
+                return self._find_lost(call, repetition.elsewhere)
             if is_later and before.status == STARTED and not self._is_own(before):
                 return replace(build_repeated_result(before.tool), status=_SUPERSEDED)
             is_certain = self._is_same(before, asked) is True
             if before.started < repetition.bound or not self._is_own(before):
                 wait = self.outcome(call) if is_certain and _may_continue(before) else None
-                result = await self._resolve_elsewhere(
-                    before, call, wait, database, timeout_seconds
-                )
+                result = await self._resolve_elsewhere(before, call, wait)
             else:
                 result = _answer(before, call)
             if result is not None and not is_certain:
                 result = build_repeated_result(before.tool)
         return result
 
-    def _find_lost(
-        self, call: ToolCall, database: Database, elsewhere: CallsElsewhere | None
-    ) -> ToolResult | None:
+    def _find_lost(self, call: ToolCall, elsewhere: CallsElsewhere | None) -> ToolResult | None:
         """Return the result for a call that has run here although the store has no record of it."""
         key = self._key(call)
         if key in self._runs and (innermost() is None or self._runs[key] is not innermost()):
             return build_repeated_result(call.name)
         has_others = elsewhere is not None and bool(elsewhere.newest)
-        if database.files > 1 and (has_others or is_from_elsewhere(call.session)):
+        if self._database.files > 1 and (has_others or is_from_elsewhere(call.session)):
             raise StoreError("The records of the session's calls in other processes are lost")
         return None
 
@@ -194,22 +241,19 @@ class CallStarts:
         before: Execution,
         call: ToolCall,
         wait: Run | None,
-        database: Database,
-        timeout_seconds: float,
     ) -> ToolResult | None:
         """Return the result for a call that repeats one of another process; `None` to run it."""
         if wait is not None:
             result = await wait(replace(call, id=before.call_id))
             if result.status not in _OPEN:
-                await self.store_outcome(before, call, result, database)
+                await self.store_outcome(before, call, result)
                 call.session.get(_SeenResults).ids.add(before.id)
             return result
-        before = await self._wait_for_end(before, database, timeout_seconds)
+        before = await self._wait_for_end(before)
         return None if before.status in _NOT_RUN else _answer(before, call)
 
-    def _repetition(
-        self, call: ToolCall, bound: float, known_until: float, elsewhere: CallsElsewhere | None
-    ) -> Repetition:
+    def _repetition(self, call: ToolCall) -> Repetition:
+        bound = self._sessions.bound(call.session)
         received, first = original_call(call), self._recorder.first_start(call.session)
         return Repetition(
             session=name_of(received.session.id),
@@ -219,8 +263,8 @@ class CallStarts:
             run=self._recorder.run,
             # The call that binds a session begins before the session is bound.
             bound=bound if first is None else min(bound, first),
-            known_until=known_until,
-            elsewhere=elsewhere,
+            known_until=self._sessions.known_until(call.session),
+            elsewhere=self._sessions.elsewhere(call.session),
         )
 
     def _build_request(self, call: ToolCall) -> _StoredArguments:
@@ -246,7 +290,7 @@ class CallStarts:
         return None if digest is None or asked.digest is None else digest == asked.digest
 
     async def _find_earlier(
-        self, call: ToolCall, asked: _StoredArguments, repetition: Repetition, database: Database
+        self, call: ToolCall, asked: _StoredArguments, repetition: Repetition
     ) -> tuple[Execution | None, bool]:
         """Return the newest call that this call may repeat, and whether it began after this one."""
         is_later = True
@@ -254,7 +298,7 @@ class CallStarts:
         told = call.session.get(_SeenResults).ids
         taken = 0
         open_before = () if repetition.elsewhere is None else repetition.elsewhere.open
-        for before in await self._candidates(repetition, database):
+        for before in await self._candidates(repetition):
             is_told = before.id in told and before.call_id != repetition.call_id
             is_current = current_entry is not None and before.id == current_entry.key
             if is_current:
@@ -268,33 +312,29 @@ class CallStarts:
                     return before, is_later and before.id not in open_before
         return None, False
 
-    async def _candidates(self, call: Repetition, database: Database) -> list[Execution]:
+    async def _candidates(self, call: Repetition) -> list[Execution]:
         """Return the calls that `call` may repeat, with all ends that this process knows."""
-        found = await find_repeated(database, call)
+        found = await find_repeated(self._database, call)
         # A person may answer a question before the end of the call that asked it is written.
         if any(map(self._has_unread_end, found)) and await self._outbox.flush(_ENDS_SECONDS):
-            return await find_repeated(database, call)
+            return await find_repeated(self._database, call)
         return found
 
-    async def _wait_for_end(
-        self, before: Execution, database: Database, timeout_seconds: float
-    ) -> Execution:
+    async def _wait_for_end(self, before: Execution) -> Execution:
         """Wait for the end of a call and return the call, without an end after a minute."""
         with contextlib.suppress(TimeoutError, StoreError):
             async with asyncio.timeout(_ELSEWHERE_SECONDS):
                 while before.status == STARTED:
-                    async with asyncio.timeout(timeout_seconds + LOST_SECONDS):
-                        await mark_interrupted(database, run=self._recorder.run)
-                        before = await find_execution(database, before.id) or before
+                    async with asyncio.timeout(_ANSWER_SECONDS + LOST_SECONDS):
+                        await mark_interrupted(self._database, run=self._recorder.run)
+                        before = await find_execution(self._database, before.id) or before
                     if before.status == STARTED:
                         await asyncio.sleep(_LOOK_SECONDS)
         return before
 
-    async def store_outcome(
-        self, before: Execution, call: ToolCall, result: ToolResult, database: Database
-    ) -> bool:
+    async def store_outcome(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
         """Store the outcome of a call of another process; return `False` if it has a final one."""
-        return await store_outcome(database, before.id, self._recorder.outcome(call, result))
+        return await store_outcome(self._database, before.id, self._recorder.outcome(call, result))
 
     def _has_unread_end(self, before: Execution) -> bool:
         is_open = before.status == STARTED
@@ -309,56 +349,14 @@ class CallStarts:
         return False
 
 
-class DurableStart:
-    """Stores the start of each `once` call before the call continues; other calls do not wait.
-
-    After a crash, the store knows which of these calls may have happened. If the store is not
-    writable (a full disk, a lock of another process, no server), the call continues unrecorded or
-    is refused, and the store's status counts it. It is always refused if its session comes from
-    another process and the earlier calls cannot be read. A call with the id and the arguments of
-    an earlier call of the session gets the stored result. So does a call with the arguments of one
-    whose outcome the model may not have received, since the conversation was elsewhere.
-
-    Args:
-        store: The store.
-        refuses: Whether a call is refused if its start cannot be stored.
-    """
-
-    leaves_results = True
-    """The policy returns the tool's result unchanged; its other results are normalised."""
-
-    def __init__(self, store: Store, *, refuses: bool = False) -> None:
-        self._store = store
-        self._refuses = refuses
-
-    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call once its start is stored."""
-        desk = call.session.find(Approvals)
-        grant = None if desk is None else desk.grant_of(call.number)
-        if grant is not None and await self._is_answered_elsewhere(call, grant):
-            return wording.build_denial(call.name, "withdrawn")
-        if self._store.is_once(call):
-            # First, so that one of two equal calls in different processes finds the other.
-            is_stored = await self._store.begun(call)
-            if self._refuses and not is_stored:
-                return _build_refusal(call)
-            try:
-                before = None if call.retried else await self._store.earlier(call)
-            except StoreError as error:
-                logger.log(log_level(error), "Earlier calls cannot be read: %s", error)
-                if self._refuses or is_from_elsewhere(call.session):
-                    return _build_refusal(call)
-                before = None
-            return before or await self._store.run_once(call, run)
-        return await run(call)
-
-    async def _is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
-        """Return whether the question of a call was answered elsewhere."""
-        try:
-            return await self._store.is_answered_elsewhere(call, grant)
-        except StoreError as error:
-            logger.log(log_level(error), "Questions cannot be read: %s", error)
-            return grant.by_silence
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """Limit the time of queries; raise `StoreError` after that."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            yield
+    except TimeoutError:
+        raise StoreError("The store does not respond") from None
 
 
 def original_call(call: ToolCall) -> ToolCall:

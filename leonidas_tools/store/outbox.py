@@ -21,6 +21,7 @@ from leonidas_tools.store.schema import executions, runs
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from sqlalchemy import Executable
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.store.database import Database
@@ -137,7 +138,8 @@ class Lane:
 
     def done(self, batch: Sequence[Entry], *, is_written: bool) -> None:
         """Remove taken entries, which are written or refused."""
-        self._taken = [entry for entry in self._taken if entry not in batch]
+        gone = set(batch)
+        self._taken = [entry for entry in self._taken if entry not in gone]
         self.written += len(batch) * is_written
         self.refused += len(batch) * (not is_written)
         for entry in batch:
@@ -458,6 +460,11 @@ class Outbox:
         seen = {"seen": now} | ({"lock": None} if self._lock.session is None else {})
         await connection.execute(update(runs).where(runs.c.id == self._run).values(seen))
         self._seen, self._seen_in = now, self._database.files
+
+
+def executes(statement: Executable) -> Write:
+    """Return the write that executes a statement."""
+    return lambda connection: connection.execute(statement)
 
 
 def _text_bytes(row: Row) -> int:

@@ -40,6 +40,7 @@ class PreferenceTable:
     Names and JSON values are free. The library itself reads two names: `mode` is the mode of the
     user's sessions (`ask`, `autonomous`, `read_only`), and `always` has the questions with a
     permanent answer, like the setting `policies.always`. A change applies to sessions at once.
+    Methods raise `StoreError` if the database cannot be used.
     """
 
     def __init__(self, database: Database) -> None:
@@ -60,11 +61,7 @@ class PreferenceTable:
         return self._database.has_lost
 
     async def read(self, user: str) -> Preferences:
-        """Return a user's preferences; version 0 if none were ever set.
-
-        Raises:
-            StoreError: The preferences cannot be read.
-        """
+        """Return a user's preferences; version 0 if none were ever set."""
         async with self._database.reading() as connection:
             return await _read(connection, user)
 

@@ -18,6 +18,7 @@ from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.plain import NotPlainError, plain
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.store.rows import STARTED
+from leonidas_tools.store.schema import executions
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _STEP_BYTES = 256
 _MAX_NAME_LENGTH = 128
 _MAX_MESSAGE_LENGTH = 1024
 _MAX_DIGESTS = 16_384
+
+_EMPTY = {**dict.fromkeys(executions.c.keys()), "cached": False}
 
 LOCAL_USER = "local"
 """The name under which the data of no user is stored."""
@@ -129,7 +132,7 @@ class Recorder:
     def _row(self, call: ToolCall, at: float, arguments: str) -> Row:
         self._number += 1
         session, tool = call.session, call.tool
-        return {
+        return _EMPTY | {
             "id": f"{self.run}-{self._number:09d}",
             "run": self.run,
             "session": name_of(session.id),
@@ -141,16 +144,6 @@ class Recorder:
             "arguments": arguments,
             "started": at,
             "status": STARTED,
-            "ending": None,
-            "result": None,
-            "message": None,
-            "reason": None,
-            "ended": None,
-            "seconds": None,
-            "approval_id": None,
-            "cached": False,
-            "steps": None,
-            "acknowledged": None,
         }
 
     def is_once(self, call: ToolCall) -> bool:

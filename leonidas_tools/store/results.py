@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import time
 from typing import TYPE_CHECKING
 
@@ -36,35 +35,6 @@ class ResultTable:
         self._max_bytes = max_bytes
         self._keep_seconds = keep_seconds
 
-    async def put(
-        self,
-        content: bytes,
-        *,
-        mime_type: str = "application/json",
-        session: str | None = None,
-        expires_in_seconds: float | None = None,
-    ) -> str:
-        """Store a result, and return a handle that cannot be guessed.
-
-        Raises:
-            ValueError: The result is longer than 64 MiB, or than the limit for all results.
-            StoreError: The result cannot be written.
-        """
-        most = min(_MAX_BYTES, self._max_bytes)
-        if len(content) > most:
-            raise ValueError(f"The result is longer than {most} bytes: store a part of it")
-        handle = secrets.token_urlsafe(12)
-        write = self.putting(
-            handle,
-            content,
-            mime_type=mime_type,
-            session=session,
-            expires_in_seconds=expires_in_seconds,
-        )
-        async with self._database.writing() as connection:
-            await write(connection)
-        return handle
-
     def putting(
         self,
         handle: str,
@@ -72,12 +42,10 @@ class ResultTable:
         *,
         mime_type: str,
         session: str | None,
-        user: str | None = None,
-        expires_in_seconds: float | None = None,
+        user: str,
     ) -> Write:
         """Return the write that stores a result under a unique handle of the caller's choice."""
         now = time.time()
-        seconds = self._keep_seconds if expires_in_seconds is None else expires_in_seconds
         row = {
             "handle": handle,
             "session": session,
@@ -86,7 +54,7 @@ class ResultTable:
             "size": len(content),
             "content": content,
             "created": now,
-            "expires": now + seconds,
+            "expires": now + self._keep_seconds,
         }
 
         async def write(connection: AsyncConnection) -> None:
@@ -116,9 +84,6 @@ class ResultTable:
         """Return the results that have not expired, without their contents, the newest first.
 
         `user` has the form of `KeptResult.user`.
-
-        Raises:
-            StoreError: The results cannot be read.
         """
         columns = [column for column in results.c if column.name != "content"]
         query = select(*columns).where(results.c.expires > time.time())
@@ -173,15 +138,6 @@ class ResultTable:
             content=bytes(found.piece or b""),
             expires=found.expires,
         )
-
-    async def remove(self, handle: str) -> None:
-        """Delete a result, if it exists.
-
-        Raises:
-            StoreError: The database cannot be written to.
-        """
-        async with self._database.writing() as connection:
-            await connection.execute(delete(results).where(results.c.handle == handle))
 
 
 class SessionResults:

@@ -20,8 +20,9 @@ from leonidas_tools.results.spill import ResultMemory, Results
 from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.session.user_data import UserData
+from leonidas_tools.store import queries
 from leonidas_tools.store.preferences import always_patch, preferred_or_strictest
-from leonidas_tools.store.recorder import user_name_of
+from leonidas_tools.store.recorder import name_of, user_name_of
 from leonidas_tools.store.results import SessionResults
 from leonidas_tools.tools.metadata import ToolEffect
 
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.rules.rule import Rule
+    from leonidas_tools.store.database import Database
     from leonidas_tools.store.outbox import Outbox
     from leonidas_tools.store.queries import CallsElsewhere
+    from leonidas_tools.store.recorder import Recorder
     from leonidas_tools.store.rows import Preferences
     from leonidas_tools.store.store import Store
 
@@ -87,8 +90,12 @@ class SessionBinding:
     leaves_results = True
     """The policy returns the tool's result unchanged."""
 
-    def __init__(self, store: Store, outbox: Outbox) -> None:
+    def __init__(
+        self, store: Store, database: Database, outbox: Outbox, recorder: Recorder
+    ) -> None:
         self._store = store
+        self._database = database
+        self._recorder = recorder
         self._outbox = outbox
         self._sessions: WeakKeyDictionary[ToolSession, _SessionState] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -223,17 +230,20 @@ class SessionBinding:
     async def _load(self, session: ToolSession, state: _SessionState) -> None:
         """Load the preferences of the user, and the task list, mark and counts of the session."""
         user, list_ = state.user, session.get(TaskList)
-        first = self._store.first_start(session)
+        first = self._recorder.first_start(session)
         # The call that binds a session began before that, and is counted here already.
         before = state.bound if first is None else min(state.bound, first)
         preferences: Preferences | None = None
+        owner = {"session": name_of(session.id), "user": user_name_of(user)}
         try:
-            elsewhere = await self._store.calls_elsewhere(session.id, user=user)
+            elsewhere = await queries.find_elsewhere(
+                self._database, **owner, run=self._recorder.run
+            )
             if user is not None:
                 preferences = await self._store.preferences.read(user)
             tasks = await self._store.tasks.read(session.id, user=user)
-            read = await self._store.untrusted_read(session.id, user=user)
-            made = await self._store.earlier_calls(session.id, user=user, before=before)
+            read = await queries.find_untrusted(self._database, **owner)
+            made = await queries.find_earlier_calls(self._database, **owner, before=before)
         except LeonidasError as error:
             logger.warning(
                 "The preferences of %r cannot be read; the session is in the stricter of 'ask' and "

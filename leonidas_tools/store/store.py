@@ -18,7 +18,7 @@ from leonidas_tools.store.approvals import ApprovalTable
 from leonidas_tools.store.cached_results import CachedResults
 from leonidas_tools.store.conversations import ConversationTable
 from leonidas_tools.store.database import Database
-from leonidas_tools.store.durable import CallStarts, DurableStart
+from leonidas_tools.store.durable import DurableStart
 from leonidas_tools.store.memories import MemoryTable
 from leonidas_tools.store.notes import NoteTable
 from leonidas_tools.store.outbox import Outbox
@@ -36,21 +36,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from leonidas_tools.approvals.desk import Grant
     from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.policies.base import Policy
-    from leonidas_tools.policies.call_limits import EarlierCalls
     from leonidas_tools.settings.tool_configuration import ToolConfiguration
     from leonidas_tools.store.approvals import LeftQuestion
-    from leonidas_tools.store.queries import CallsElsewhere
     from leonidas_tools.store.rows import Approval, Execution, KeptResult, SessionSummary
     from leonidas_tools.tools.registry import AnyTool
 
 logger = visible_logger(__name__)
 
 _OPENING_SECONDS = _CLOSING_SECONDS = 5.0
-_DURABLE_SECONDS, _FLUSHING_SECONDS = 2.0, 1.0
+_FLUSHING_SECONDS = 1.0
 _MAX_REPLAYED = 10_000
 _RESULT_KEPT = "result_kept"
 """The kind of event for a result that is too long for the model."""
@@ -103,7 +100,6 @@ class Store:
             keep_calls=settings.keep_calls,
             durable=settings.durable,
         )
-        self._call_starts = CallStarts(self._recorder, self._outbox)
         self.preferences = PreferenceTable(self._database)
         """The preferences of users."""
         self.approvals = ApprovalTable(self._database, self._recorder)
@@ -128,15 +124,20 @@ class Store:
         """The conversations of users, counted across all processes."""
         self.usage = UsageTable(self._database, self._outbox)
         """The tokens of live sessions."""
-        self._sessions = SessionBinding(self, self._outbox)
+        self._sessions = SessionBinding(self, self._database, self._outbox, self._recorder)
+        self._durable = DurableStart(
+            self._database,
+            self._outbox,
+            self._recorder,
+            self._sessions,
+            self.approvals,
+            refuses=settings.unwritable == "refuse",
+        )
 
     @property
     def policies(self) -> tuple[Policy, ...]:
         """Return the policies that load and store the state of sessions."""
-        if not self.settings.durable:
-            return (self._sessions,)
-        refuses = self.settings.unwritable == "refuse"
-        return (self._sessions, DurableStart(self, refuses=refuses))
+        return (self._sessions, self._durable) if self.settings.durable else (self._sessions,)
 
     def begin(self, session: ToolSession) -> None:
         """Load a session's state and its user's preferences ahead of the first call."""
@@ -156,7 +157,7 @@ class Store:
             dropped=calls.dropped,
             cut=calls.cut,
             refused=calls.refused,
-            not_durable=self._call_starts.not_written,
+            not_durable=self._durable.not_written,
             records_waiting=len(records),
             records_dropped=records.dropped + records.refused,
             set_aside=None if aside is None else str(aside),
@@ -171,7 +172,7 @@ class Store:
             logger.warning("An event of a call is not stored: %s", type(error).__name__)
         self._outbox.wake()
 
-    async def begun(self, call: ToolCall, *, timeout_seconds: float = _DURABLE_SECONDS) -> bool:
+    async def begun(self, call: ToolCall, *, timeout_seconds: float = 2.0) -> bool:
         """Wait until the start of a call is on disk; concurrent waits share one transaction.
 
         Args:
@@ -181,44 +182,7 @@ class Store:
         Returns:
             Whether the start is on disk.
         """
-        return await self._call_starts.written(call, timeout_seconds)
-
-    async def earlier(
-        self, call: ToolCall, *, timeout_seconds: float = _DURABLE_SECONDS
-    ) -> ToolResult | None:
-        """Return the result of an equal call that the session has made before, in any process.
-
-        Args:
-            call: A running call. It equals an earlier call with its id, tool and arguments, and
-                one with its tool and arguments if the model may not have received the outcome.
-            timeout_seconds: How long to wait for the database.
-
-        Returns:
-            The result; `None` for a new call.
-
-        Raises:
-            StoreError: The calls cannot be read.
-        """
-        try:
-            return await self._call_starts.earlier(
-                call,
-                self._database,
-                bound=self._sessions.bound(call.session),
-                known_until=self._sessions.known_until(call.session),
-                elsewhere=self._sessions.elsewhere(call.session),
-                timeout_seconds=timeout_seconds,
-            )
-        except TimeoutError:
-            raise StoreError("The store does not respond") from None
-
-    async def run_once(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run a call, and remember it in this process in case the store's file is lost.
-
-        Args:
-            call: A call whose effect may happen only once.
-            run: Runs it.
-        """
-        return await self._call_starts.run(call, run)
+        return await self._durable.written(call, timeout_seconds)
 
     def resume_with(
         self,
@@ -233,21 +197,14 @@ class Store:
             may_be_once: Returns whether a call of a tool, or of a fallback in its place, may have
                 an effect that happens only once.
         """
-        self._call_starts.outcome = outcome
+        self._durable.outcome = outcome
         self._recorder.may_be_once = may_be_once
-
-    def is_once(self, call: ToolCall) -> bool:
-        """Return whether the effect of a call may happen only once."""
-        return self._recorder.is_once(call)
 
     async def unfinished(self, session: ToolSession) -> list[Execution]:
         """Return the `once` calls of a session that a crash interrupted, oldest first.
 
         Args:
             session: A session with the id and the user of the session that made the calls.
-
-        Raises:
-            StoreError: The calls cannot be read.
         """
         await queries.mark_interrupted(self._database, run=self._recorder.run)
         return await queries.find_unfinished(
@@ -261,28 +218,9 @@ class Store:
 
         Args:
             session: A session with the id and the user of the session that asked them.
-
-        Raises:
-            StoreError: The questions cannot be read.
         """
         await self._flush_pending()
         return await self.approvals.left(name_of(session.id), user=user_name_of(user_of(session)))
-
-    async def is_answered_elsewhere(self, call: ToolCall, grant: Grant) -> bool:
-        """Return whether the question of a call was answered elsewhere, so that it does not run.
-
-        Args:
-            call: A call that a question has permitted.
-            grant: Its permission.
-
-        Raises:
-            StoreError: The questions cannot be read.
-        """
-        try:
-            async with asyncio.timeout(_DURABLE_SECONDS):
-                return await self.approvals.is_answered_elsewhere(grant, is_once=self.is_once(call))
-        except TimeoutError:
-            raise StoreError("The store does not respond") from None
 
     async def store_outcome(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
         """Store the outcome of a call that continued after its process ended.
@@ -294,58 +232,8 @@ class Store:
 
         Returns:
             Whether the outcome is stored; `False` if the call already has a final one.
-
-        Raises:
-            StoreError: The database cannot be written to.
         """
-        return await self._call_starts.store_outcome(before, call, result, self._database)
-
-    async def untrusted_read(self, session: str, *, user: str | None) -> list[str]:
-        """Return the tools whose untrusted results a session of this user has read.
-
-        Raises:
-            StoreError: The calls cannot be read.
-        """
-        return await queries.find_untrusted(
-            self._database, session=name_of(session), user=user_name_of(user)
-        )
-
-    async def calls_elsewhere(self, session: str, *, user: str | None) -> CallsElsewhere:
-        """Return the calls of a session in other processes.
-
-        Raises:
-            StoreError: The calls cannot be read.
-        """
-        return await queries.find_elsewhere(
-            self._database,
-            session=name_of(session),
-            user=user_name_of(user),
-            run=self._recorder.run,
-        )
-
-    def first_start(self, session: ToolSession) -> float | None:
-        """Return when the first call of this session object began; `None` if there was none."""
-        return self._recorder.first_start(session)
-
-    async def earlier_calls(
-        self, session: str, *, user: str | None, before: float
-    ) -> list[EarlierCalls]:
-        """Return the number of calls that a session of this user made before a time, by tool.
-
-        Args:
-            session: The id of the session.
-            user: The user of the session.
-            before: The time, in seconds since the epoch.
-
-        Raises:
-            StoreError: The calls cannot be read.
-        """
-        return await queries.find_earlier_calls(
-            self._database,
-            session=name_of(session),
-            user=user_name_of(user),
-            before=before,
-        )
+        return await self._durable.store_outcome(before, call, result)
 
     async def executions(  # noqa: PLR0913 - each is one filter
         self,
@@ -415,9 +303,6 @@ class Store:
                 users can have one id.
             limit: Only the newest calls, questions, long results and counted turns, at most this
                 many of each.
-
-        Raises:
-            StoreError: The session cannot be read.
         """
         calls = await self.executions(session=session, user=user, limit=limit)
         questions = await self.approvals.find(session=session, user=user, limit=limit)
@@ -433,9 +318,6 @@ class Store:
 
         Args:
             acknowledged: Whether to include calls that a person has acknowledged.
-
-        Raises:
-            StoreError: The calls cannot be read.
         """
         await self._flush_pending()
         await queries.mark_interrupted(self._database, run=self._recorder.run)
@@ -446,18 +328,11 @@ class Store:
 
         Args:
             calls: Calls that `interrupted` returned.
-
-        Raises:
-            StoreError: The database cannot be written to.
         """
         await queries.acknowledge(self._database, [call.id for call in calls])
 
     async def prune(self) -> int:
-        """Delete rows that are too old or too many, and return their number; runs hourly.
-
-        Raises:
-            StoreError: The database cannot be written to.
-        """
+        """Delete rows that are too old or too many, and return their number; runs hourly."""
         return await self._retention.prune()
 
     async def flush(self, *, timeout_seconds: float = 5.0) -> bool:

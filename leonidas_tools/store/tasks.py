@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, select
 
-from leonidas_tools.errors import StoreError
 from leonidas_tools.session.tasks import Task, TaskStatus
 from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.schema import tasks
@@ -25,17 +23,13 @@ if TYPE_CHECKING:
 
 
 class TaskTable:
-    """Stores a list of tasks for each session of each user."""
+    """Stores a list of tasks for each session of each user; may raise `StoreError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def read(self, session: str, *, user: str | None = None) -> list[Task]:
-        """Return the tasks of a session, in order.
-
-        Raises:
-            StoreError: The tasks cannot be read.
-        """
+        """Return the tasks of a session, in order."""
         async with self._database.reading() as connection:
             return await _read(connection, *_of(session, user))
 
@@ -43,24 +37,12 @@ class TaskTable:
         """Return the tasks of all sessions with an id, those of each user in order.
 
         `user` has the form of `Execution.user`.
-
-        Raises:
-            StoreError: The tasks cannot be read.
         """
         where = [tasks.c.session == session]
         if user is not None:
             where.append(tasks.c.user == user)
         async with self._database.reading() as connection:
             return await _read(connection, *where)
-
-    async def write(self, session: str, list_: Sequence[Task], *, user: str | None = None) -> None:
-        """Replace all tasks of a session.
-
-        Raises:
-            StoreError: The tasks cannot be written.
-        """
-        async with self._database.writing() as connection:
-            await self.writing(session, list_, user=user)(connection)
 
     def writing(self, session: str, list_: Sequence[Task], *, user: str | None) -> Write:
         """Return the write that replaces all tasks of a session."""
@@ -73,41 +55,6 @@ class TaskTable:
                 await connection.execute(insert(tasks), rows)
 
         return write
-
-    async def change(
-        self,
-        session: str,
-        task_id: str,
-        *,
-        title: str | None = None,
-        status: TaskStatus | None = None,
-        call: str | None = None,
-        user: str | None = None,
-    ) -> list[Task]:
-        """Change one task, and return all tasks of the session, in order.
-
-        Arguments that are `None` change nothing; `call` is added to the calls of the task.
-
-        Raises:
-            StoreError: There is no such task, or it cannot be written.
-        """
-        async with self._database.writing() as connection:
-            of_session = _of(session, user)
-            list_ = await _read(connection, *of_session)
-            task = next((task for task in list_ if task.id == task_id), None)
-            if task is None:
-                known = ", ".join(repr(task.id) for task in list_) or "none"
-                raise StoreError(
-                    f"There is no task {task_id!r} in {session!r}; known tasks: {known}"
-                )
-            calls = task.calls if call is None or call in task.calls else [*task.calls, call]
-            packed = _packed(replace(task, calls=calls))
-            values: dict[str, Any] = {"calls": packed, "updated": time.time()}
-            values |= {} if title is None else {"title": title}
-            values |= {} if status is None else {"status": TaskStatus(status).value}
-            one = update(tasks).where(*of_session, tasks.c.id == task_id)
-            await connection.execute(one.values(values))
-            return await _read(connection, *of_session)
 
 
 def _of(session: str, user: str | None) -> tuple[ColumnElement[bool], ...]:

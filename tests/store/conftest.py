@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import secrets
 import time
 
 import pytest
@@ -13,6 +15,7 @@ from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.calls.invocation import ending_kind
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import Store
+from leonidas_tools.store.schema import approvals
 from leonidas_tools.tools.tool import Tool
 
 
@@ -76,6 +79,24 @@ def told(store):
 def tell():
     """Makes tellers: `tell(store, "another session")`."""
     return Told
+
+
+async def write_now(store, write):
+    """Writes at once what a store would write in the background."""
+    async with store._database.writing() as connection:
+        await write(connection)
+
+
+async def insert_question(store, call, **columns):
+    """Inserts a question about a call, as any process may have asked it; returns its id."""
+    id_ = secrets.token_hex(8)
+    row = {
+        "id": id_, "session": call.session.id, "user": "local", "trace_id": call.trace_id,
+        "tool": call.name, "arguments": json.dumps(call.arguments), "requested": time.time(),
+    }  # fmt: skip
+    insert = approvals.insert().values(row | columns)
+    await write_now(store, lambda connection: connection.execute(insert))
+    return id_
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.store import Approval, Store, Task
 from leonidas_tools.tools.metadata import fingerprint_of
 
-from .conftest import locked, until
+from .conftest import locked, until, write_now
 
 
 @tool(requires_approval=True)
@@ -386,7 +386,8 @@ async def test_sessions_of_one_id_have_a_task_list_for_each_user(where):
 
 async def test_a_session_that_becomes_another_users_has_the_task_list_of_that_one(file):
     async with chain(str(file)) as tools:
-        await tools.store.tasks.write("kitchen", [Task(id="1", title="Ana's")], user="ana")
+        anas = tools.store.tasks.writing("kitchen", [Task(id="1", title="Ana's")], user="ana")
+        await write_now(tools.store, anas)
         session = ToolSession("kitchen", user="rui")
         await tools.execute("touch", session=session)
         session.get(TaskList).write(["Rui's"])

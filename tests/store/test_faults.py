@@ -472,6 +472,6 @@ async def test_a_database_that_is_not_there_is_said(postgres):
 
 async def test_what_was_to_be_written_is_not_said(store):
     with pytest.raises(StoreError) as caught:
-        await store.approvals.get(object())
+        await store.approvals.find(session=object())
     assert "object" not in str(caught.value)
     assert str(caught.value).startswith("The store ")
