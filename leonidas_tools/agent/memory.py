@@ -234,7 +234,7 @@ class StoredMemory:
             session: The session of the run.
 
         Raises:
-            TooManyMemoriesError: The user already has the maximum number of memories.
+            TooManyEntriesError: The user already has the maximum number of memories.
             ModelError: The lesson cannot be embedded.
             StoreError: The lesson cannot be written.
         """
