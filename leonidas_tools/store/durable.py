@@ -136,7 +136,7 @@ class DurableStart:
             return wording.build_denial(call.name, "withdrawn")
         if self._recorder.is_once(call):
             # First, so that one of two equal calls in different processes finds the other.
-            is_stored = await self.written(call)
+            is_stored = await self.written(call, _ANSWER_SECONDS)
             if self._refuses and not is_stored:
                 return _build_refusal(call)
             try:
@@ -182,7 +182,7 @@ class DurableStart:
         owner = user_of(received.session)
         return received.session.id, owner, call.id, digest_of(received.name, received.arguments)
 
-    async def written(self, call: ToolCall, timeout_seconds: float = _ANSWER_SECONDS) -> bool:
+    async def written(self, call: ToolCall, timeout_seconds: float) -> bool:
         """Wait until the start of a call is on disk; return whether it is in time."""
         if not self._recorder.begin(call, time.time()):
             return self._count_missing()

@@ -11,7 +11,7 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor, RetryableError, ToolSession, tool
 from leonidas_tools.session.resumption import Resumption
-from leonidas_tools.store import Store
+from leonidas_tools.store import Store, durable
 from tests.databases import free_port, place
 from tests.promises.faults.play import Script, call, cancellation
 
@@ -27,8 +27,7 @@ def where(request, file):
 @pytest.fixture(autouse=True)
 def a_busy_machine_is_waited_for(monkeypatch):
     """The store has time to answer: nothing is judged by how fast it is."""
-    for waits in (Store.earlier, Store.begun):
-        monkeypatch.setitem(waits.__kwdefaults__, "timeout_seconds", 60.0)
+    monkeypatch.setattr(durable, "_ANSWER_SECONDS", 60.0)
 
 
 _OTHER_CLOCK = (
