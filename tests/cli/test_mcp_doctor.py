@@ -209,10 +209,10 @@ FAILING = {
         "'uvx' was not found on PATH: /nowhere",
         "install uv, which includes it: https://docs.astral.sh/uv",
     ),
-    "the command holds its arguments": (
-        {"command": "no-such-python -m mcp_server_time"},
+    "a quotation mark has no pair": (
+        {"command": "no-such-python -m 'mcp_server_time"},
         "command",
-        "'no-such-python -m mcp_server_time' was not found on PATH: ",
+        '"no-such-python -m \'mcp_server_time" was not found on PATH: ',
         (
             "a command line is split, but no shell runs it: "
             "check its quotes, and set variables under `env`"

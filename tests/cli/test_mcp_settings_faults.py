@@ -231,5 +231,5 @@ def test_a_command_line_is_a_command_and_its_arguments(tmp_path):
         "text": ("sh", ("-c", "run it", "-v")),
         "list": ("sh", ("-c", "run it")),
         "path": (str(spaced), ()),
-        "unknown": ("no-such-program --x", ()),
+        "unknown": ("no-such-program", ("--x",)),
     }
