@@ -39,12 +39,14 @@ async def test_a_lesson_is_recalled_for_a_task_that_it_fits_after_a_restart(file
     assert await recalled(file, "Add up the figures.", ANA, least_similarity=0.99) == []
 
 
+@pytest.mark.slow
 async def test_no_user_recalls_what_was_learned_for_another(file):
     await learned(file, LESSON)
     assert await recalled(file, "Add up the figures.", BO) == []
     assert await recalled(file, "Add up the figures.", ToolSession()) == []
 
 
+@pytest.mark.slow
 async def test_the_voice_recalls_what_an_agent_has_learned_and_an_agent_what_was_said(file):
     await learned(file, LESSON)
     settings = {"toolboxes": ["memory"], "store": {"enabled": True, "url": str(file)}}
@@ -71,6 +73,7 @@ async def test_what_stands_in_a_file_is_no_memory_of_an_agent(file, tmp_path):
     assert await recalled(file, "Feed the cat.", ANA, limit=2) == [OTHER]
 
 
+@pytest.mark.slow
 def test_a_limit_is_a_number_above_0():
     with pytest.raises(ValueError, match="limit must be 1 or more, not 0"):
         StoredMemory(None, None, limit=0)

@@ -25,6 +25,7 @@ def run(invoke, settings):
     return lambda *arguments: invoke(mcp.commands(), "list", "--config", settings, *arguments)
 
 
+@pytest.mark.slow
 def test_each_server_is_listed_with_its_state_and_tools(run):
     finished = run("--json")
     assert finished.exit_code == 1  # one server is down

@@ -69,6 +69,7 @@ WORKING = """
 """
 
 
+@pytest.mark.slow
 def test_a_server_that_works_is_followed_to_a_call(examine, speaking):
     code, steps = examine(speaking(WORKING))
     assert (code, [(step["step"], step["outcome"]) for step in steps]) == (
@@ -80,6 +81,7 @@ def test_a_server_that_works_is_followed_to_a_call(examine, speaking):
     assert all(steps[index]["seconds"] > 0 for index in (1, 3, 4))
 
 
+@pytest.mark.slow
 def test_no_tool_is_called_where_that_is_not_wanted(examine, speaking):
     code, steps = examine(speaking(WORKING), "--no-call")
     assert (code, steps[-1]["step"]) == (0, "ping")
@@ -111,6 +113,7 @@ OF_SECRETS = """
 """
 
 
+@pytest.mark.slow
 def test_the_tool_that_is_called_is_named_before_and_is_one_without_arguments_and_secrets(
     invoke, settings, speaking
 ):
@@ -123,12 +126,14 @@ def test_the_tool_that_is_called_is_named_before_and_is_one_without_arguments_an
     )
 
 
+@pytest.mark.slow
 def test_no_tool_is_called_that_may_show_a_secret(examine, speaking):
     code, steps = examine(speaking(OF_SECRETS.replace("OTHERS", "shown")))
     assert (code, steps[-1]["outcome"]) == (0, "ok")
     assert "no call: no read-only tool without required arguments" in steps[-1]["message"]
 
 
+@pytest.mark.slow
 def test_a_tool_that_cannot_be_used_is_reported(examine, mark_of_listing):
     code, steps = examine(mark_of_listing)
     notes = [step["message"] for step in steps if step["outcome"] == "note"]
@@ -159,6 +164,7 @@ PINNED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "code", "last"), [(False, 1, ("tools", "failed")), (True, 0, ("call", "ok"))]
 )
@@ -294,6 +300,7 @@ def test_a_command_that_is_no_server_is_reported_with_the_reason(examine, case):
     assert steps[-1]["message"].startswith(message)
 
 
+@pytest.mark.slow
 def test_possible_problems_are_reported_first(examine, tmp_path):
     npx = tmp_path / "npx"
     npx.write_text("#!/bin/sh\nexit 0\n")
@@ -326,6 +333,7 @@ def listening():
         listener.close()
 
 
+@pytest.mark.slow
 def test_an_address_is_followed_from_its_name_to_the_protocol(examine, listening, tmp_path):
     authority = Authority(tmp_path)
     certificate, key = authority.issue("server")
@@ -343,6 +351,7 @@ def test_an_address_is_followed_from_its_name_to_the_protocol(examine, listening
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_path_is_reported_with_the_right_one(examine, listening):
     url = listening()
     code, steps = examine({"url": f"{url}/api"})
@@ -353,6 +362,7 @@ def test_a_wrong_path_is_reported_with_the_right_one(examine, listening):
     )
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_server_is_no_sign_of_a_wrong_path(examine, listening):
     def fails(_):
         return PlainTextResponse("HTTP 404 from the database", 500)
@@ -364,6 +374,7 @@ def test_a_fault_of_the_server_is_no_sign_of_a_wrong_path(examine, listening):
     assert "set that url" not in (steps[-1]["hint"] or "")
 
 
+@pytest.mark.slow
 def test_an_address_that_leads_nowhere_is_reported(examine):
     _, steps = examine({"url": "http://no-such-host.invalid/mcp"})
     assert (steps[-1]["step"], steps[-1]["message"]) == (
@@ -376,6 +387,7 @@ def test_an_address_that_leads_nowhere_is_reported(examine):
     assert steps[-1]["message"] == f"port {port}: connection refused"
 
 
+@pytest.mark.slow
 def test_a_login_is_announced_and_made_from_the_command_line(
     examine, invoke, settings, monkeypatch
 ):
@@ -399,6 +411,7 @@ def test_a_login_is_announced_and_made_from_the_command_line(
         guarded.close()
 
 
+@pytest.mark.slow
 def test_people_read_the_same_in_words(invoke, settings):
     settings.write_text(
         yaml.safe_dump({"version": 1, "mcp_servers": {"it": {"command": "no-such-command"}}})
@@ -409,6 +422,7 @@ def test_people_read_the_same_in_words(invoke, settings):
     assert "what to do: install it, or write its full path" in finished.stdout
 
 
+@pytest.mark.slow
 async def test_a_server_that_answers_without_end_is_not_taken_for_one_at_another_path():
     async def answer(reader, writer):
         with contextlib.suppress(ConnectionError):

@@ -102,6 +102,7 @@ def typed_commands(page):
 MANUAL = [page for page in PAGES if page.name != "CHANGELOG.md"]  # of older releases, too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", MANUAL, ids=name_of)
 def test_the_commands_of_a_page_are_understood(page):
     for words in typed_commands(page):

@@ -229,6 +229,7 @@ async def test_of_many_odd_tools_a_few_are_told(listed, caplog):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", [(), ("modern",)])
 async def test_a_long_page_of_tools_is_not_checked_at_once(listed, monkeypatch, era):
     lengths = []

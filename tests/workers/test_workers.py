@@ -333,6 +333,7 @@ def bounded(tool: Tool[..., Any], **options: Any) -> Tool[..., Any]:
     return tool.with_options(name="sabotage", **{**more, **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
