@@ -33,6 +33,8 @@ from leonidas_tools.simulator import (
 from tests.agent.model_server import calls, model_server, says
 from tests.live.talking import frame, held, outcomes_told, typed
 
+pytestmark = pytest.mark.slow
+
 JOB = "Find a table for four and book it."
 
 

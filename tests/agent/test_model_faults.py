@@ -426,6 +426,7 @@ def places(value, path=()):
 PLACES = [path for path in places(VALID) if path]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(PLACES), ODD | st.just(...)), min_size=1, max_size=4))
 def test_no_mutation_of_a_stream_raises(changes):
     events = copy.deepcopy(VALID)

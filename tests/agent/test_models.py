@@ -31,6 +31,8 @@ from tests.agent.model_server import (
     says,
 )
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-proj-Zx81kd93Lmq0aa77Tr"
 QUESTION = [Message.system("Be short."), Message.user("What is the weather?")]
 WEATHER = FunctionDeclaration(

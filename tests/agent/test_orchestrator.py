@@ -32,6 +32,8 @@ from leonidas_tools.session.user_data import TooManyEntriesError
 from leonidas_tools.simulator import ElasticEventLoop
 from leonidas_tools.store import Store
 
+pytestmark = pytest.mark.slow
+
 DONE = '{"done": true, "missing": "", "lesson": ""}'
 BAKE = Fragment(name="bake", description="Knows bread.", tools=["weigh"], model="bake")
 SEW = Fragment(name="sew", description="Sews.", model="sew")

@@ -7,6 +7,8 @@ from leonidas_tools.agent import StoredMemory
 from leonidas_tools.embeddings import LocalEmbedder
 from leonidas_tools.store import Store
 
+pytestmark = pytest.mark.slow
+
 LESSON = "The report of the month lies in /reports, one file for each week."
 OTHER = "Anna's cat is called Milo."
 ANA, BO = ToolSession(user="ana"), ToolSession(user="bo")
@@ -30,7 +32,6 @@ async def learned(file, *lessons, session=ANA):
             await memory.learn(lesson, session=session)
 
 
-@pytest.mark.slow
 async def test_a_lesson_is_recalled_for_a_task_that_it_fits_after_a_restart(file):
     await learned(file, OTHER, LESSON, LESSON, "  ")
     found = await recalled(file, "Add up the figures of this month.", ToolSession(user="ana"))
@@ -39,14 +40,12 @@ async def test_a_lesson_is_recalled_for_a_task_that_it_fits_after_a_restart(file
     assert await recalled(file, "Add up the figures.", ANA, least_similarity=0.99) == []
 
 
-@pytest.mark.slow
 async def test_no_user_recalls_what_was_learned_for_another(file):
     await learned(file, LESSON)
     assert await recalled(file, "Add up the figures.", BO) == []
     assert await recalled(file, "Add up the figures.", ToolSession()) == []
 
 
-@pytest.mark.slow
 async def test_the_voice_recalls_what_an_agent_has_learned_and_an_agent_what_was_said(file):
     await learned(file, LESSON)
     settings = {"toolboxes": ["memory"], "store": {"enabled": True, "url": str(file)}}
@@ -57,7 +56,6 @@ async def test_the_voice_recalls_what_an_agent_has_learned_and_an_agent_what_was
     assert await recalled(file, "Feed the cat.", ANA, limit=1) == [OTHER]
 
 
-@pytest.mark.slow
 async def test_what_stands_in_a_file_is_no_memory_of_an_agent(file, tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()
@@ -73,7 +71,6 @@ async def test_what_stands_in_a_file_is_no_memory_of_an_agent(file, tmp_path):
     assert await recalled(file, "Feed the cat.", ANA, limit=2) == [OTHER]
 
 
-@pytest.mark.slow
 def test_a_limit_is_a_number_above_0():
     with pytest.raises(ValueError, match="limit must be 1 or more, not 0"):
         StoredMemory(None, None, limit=0)

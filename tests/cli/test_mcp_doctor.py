@@ -21,6 +21,8 @@ from tests.mcp.certificates import Authority
 from tests.mcp.forking import forked
 from tests.mcp.logins import Guarded, Listener, browse
 
+pytestmark = pytest.mark.slow
+
 SH = shutil.which("sh")
 
 
@@ -69,7 +71,6 @@ WORKING = """
 """
 
 
-@pytest.mark.slow
 def test_a_server_that_works_is_followed_to_a_call(examine, speaking):
     code, steps = examine(speaking(WORKING))
     assert (code, [(step["step"], step["outcome"]) for step in steps]) == (
@@ -81,7 +82,6 @@ def test_a_server_that_works_is_followed_to_a_call(examine, speaking):
     assert all(steps[index]["seconds"] > 0 for index in (1, 3, 4))
 
 
-@pytest.mark.slow
 def test_no_tool_is_called_where_that_is_not_wanted(examine, speaking):
     code, steps = examine(speaking(WORKING), "--no-call")
     assert (code, steps[-1]["step"]) == (0, "ping")
@@ -113,7 +113,6 @@ OF_SECRETS = """
 """
 
 
-@pytest.mark.slow
 def test_the_tool_that_is_called_is_named_before_and_is_one_without_arguments_and_secrets(
     invoke, settings, speaking
 ):
@@ -126,14 +125,12 @@ def test_the_tool_that_is_called_is_named_before_and_is_one_without_arguments_an
     )
 
 
-@pytest.mark.slow
 def test_no_tool_is_called_that_may_show_a_secret(examine, speaking):
     code, steps = examine(speaking(OF_SECRETS.replace("OTHERS", "shown")))
     assert (code, steps[-1]["outcome"]) == (0, "ok")
     assert "no call: no read-only tool without required arguments" in steps[-1]["message"]
 
 
-@pytest.mark.slow
 def test_a_tool_that_cannot_be_used_is_reported(examine, mark_of_listing):
     code, steps = examine(mark_of_listing)
     notes = [step["message"] for step in steps if step["outcome"] == "note"]
@@ -164,7 +161,6 @@ PINNED = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "code", "last"), [(False, 1, ("tools", "failed")), (True, 0, ("call", "ok"))]
 )
@@ -290,7 +286,6 @@ FAILING = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", FAILING)
 def test_a_command_that_is_no_server_is_reported_with_the_reason(examine, case):
     server, step, message, hint = FAILING[case]
@@ -300,7 +295,6 @@ def test_a_command_that_is_no_server_is_reported_with_the_reason(examine, case):
     assert steps[-1]["message"].startswith(message)
 
 
-@pytest.mark.slow
 def test_possible_problems_are_reported_first(examine, tmp_path):
     npx = tmp_path / "npx"
     npx.write_text("#!/bin/sh\nexit 0\n")
@@ -333,7 +327,6 @@ def listening():
         listener.close()
 
 
-@pytest.mark.slow
 def test_an_address_is_followed_from_its_name_to_the_protocol(examine, listening, tmp_path):
     authority = Authority(tmp_path)
     certificate, key = authority.issue("server")
@@ -351,7 +344,6 @@ def test_an_address_is_followed_from_its_name_to_the_protocol(examine, listening
     )
 
 
-@pytest.mark.slow
 def test_a_wrong_path_is_reported_with_the_right_one(examine, listening):
     url = listening()
     code, steps = examine({"url": f"{url}/api"})
@@ -362,7 +354,6 @@ def test_a_wrong_path_is_reported_with_the_right_one(examine, listening):
     )
 
 
-@pytest.mark.slow
 def test_a_fault_of_the_server_is_no_sign_of_a_wrong_path(examine, listening):
     def fails(_):
         return PlainTextResponse("HTTP 404 from the database", 500)
@@ -374,7 +365,6 @@ def test_a_fault_of_the_server_is_no_sign_of_a_wrong_path(examine, listening):
     assert "set that url" not in (steps[-1]["hint"] or "")
 
 
-@pytest.mark.slow
 def test_an_address_that_leads_nowhere_is_reported(examine):
     _, steps = examine({"url": "http://no-such-host.invalid/mcp"})
     assert (steps[-1]["step"], steps[-1]["message"]) == (
@@ -387,7 +377,6 @@ def test_an_address_that_leads_nowhere_is_reported(examine):
     assert steps[-1]["message"] == f"port {port}: connection refused"
 
 
-@pytest.mark.slow
 def test_a_login_is_announced_and_made_from_the_command_line(
     examine, invoke, settings, monkeypatch
 ):
@@ -411,7 +400,6 @@ def test_a_login_is_announced_and_made_from_the_command_line(
         guarded.close()
 
 
-@pytest.mark.slow
 def test_people_read_the_same_in_words(invoke, settings):
     settings.write_text(
         yaml.safe_dump({"version": 1, "mcp_servers": {"it": {"command": "no-such-command"}}})
@@ -422,7 +410,6 @@ def test_people_read_the_same_in_words(invoke, settings):
     assert "what to do: install it, or write its full path" in finished.stdout
 
 
-@pytest.mark.slow
 async def test_a_server_that_answers_without_end_is_not_taken_for_one_at_another_path():
     async def answer(reader, writer):
         with contextlib.suppress(ConnectionError):

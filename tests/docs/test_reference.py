@@ -9,6 +9,8 @@ from leonidas_tools.tools.metadata import OPTIONS
 from tests.docs.api_tables import options_of_tool, with_api, without_api
 from tests.docs.settings_tables import FOLDER, with_tables, without_tables
 
+pytestmark = pytest.mark.slow
+
 PAGES = sorted(FOLDER.glob("*.md"))
 _POLICIES = FOLDER.parent / "policies"
 _TOLD_ON = {"inquiries": "approval", "in_process": "timeout"}
@@ -17,7 +19,6 @@ _MAX_WORDS = 110
 """Most words of a paragraph or of an item of a list: more is easier to read as a list."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_settings_of_a_page_are_those_there_are(page):
     """Else: `python -m tests.docs.settings_tables` writes them anew."""
@@ -25,7 +26,6 @@ def test_the_settings_of_a_page_are_those_there_are(page):
     assert text == with_tables(text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_api_on_a_page_is_that_of_the_code(page):
     """Else: `python -m tests.docs.api_tables` writes it anew."""
@@ -33,13 +33,11 @@ def test_the_api_on_a_page_is_that_of_the_code(page):
     assert text == with_api(text)
 
 
-@pytest.mark.slow
 def test_the_reference_has_every_option_of_a_tool():
     _, _, *rows = options_of_tool()
     assert {row.split("`")[1] for row in rows} == OPTIONS.keys()
 
 
-@pytest.mark.slow
 def test_every_policy_has_its_page():
     # `refusal` only answers for `enabled` and `status`, which the page of the settings has.
     modules = {file.stem for file in _POLICIES.glob("[!_]*.py")}
@@ -47,14 +45,12 @@ def test_every_policy_has_its_page():
     assert {_TOLD_ON.get(name, name) for name in modules} <= {page.stem for page in PAGES}
 
 
-@pytest.mark.slow
 def test_the_index_links_to_every_page_and_to_no_other():
     index = (FOLDER.parents[1] / "docs" / "reference" / "index.md").read_text()
     linked = re.findall(r"\]\((\w+)\.md\)", index)
     assert sorted(set(linked)) == [page.stem for page in PAGES]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_says_what_it_does_costs_and_leaves_in_short_paragraphs(page):
     title, _, about, *rest = page.read_text().splitlines()
@@ -67,7 +63,6 @@ def test_a_page_says_what_it_does_costs_and_leaves_in_short_paragraphs(page):
     assert [line for line in prose.splitlines() if len(line.split()) > _MAX_WORDS] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_links_only_to_what_is_there(page):
     links = [part.split(")")[0] for part in page.read_text().split("](")[1:]]

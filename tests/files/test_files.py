@@ -118,6 +118,7 @@ def test_what_is_no_regular_file_is_refused_at_every_door(tmp_path, door, kind):
         DOORS[door](path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_the_program_starts_only_with_a_regular_env_file(tmp_path, kind):
     kind(tmp_path / ".env")

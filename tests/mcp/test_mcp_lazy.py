@@ -19,6 +19,7 @@ async def test_a_lazy_server_that_was_never_seen_connects_once_to_list_and_stand
     assert "pid" not in server.mcp.status()
 
 
+@pytest.mark.slow
 async def test_the_first_call_starts_a_lazy_server_and_the_next_finds_it_running(serve):
     await serve(script("life.py", start="lazy")).standby()
     server = await serve(script("life.py", start="lazy")).standby()

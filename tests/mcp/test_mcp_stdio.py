@@ -23,6 +23,7 @@ def refusal(error):
     }
 
 
+@pytest.mark.slow
 async def test_the_tools_of_a_real_server_are_listed_and_called(serve):
     server = await serve(
         {"command": str(Path(sys.executable).with_name("mcp-server-time"))}

@@ -18,6 +18,8 @@ from tests.policies.bench import Steps, quiet
 from tests.policies.clock import in_no_time
 from tests.policies.runs import tools_of
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

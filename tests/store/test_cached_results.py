@@ -16,6 +16,8 @@ from leonidas_tools.tools.metadata import ToolOrigin
 
 from .conftest import until
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-proj-4f9a8b7c6d5e4f3a2b1c"
 
 

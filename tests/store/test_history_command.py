@@ -16,6 +16,8 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.store import ReplayEvent, Store
 from leonidas_tools.toolboxes import tasks
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(file):

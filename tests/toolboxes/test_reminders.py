@@ -25,6 +25,8 @@ from tests.live.talking import Talk, outcomes_told
 from tests.store.conftest import store  # noqa: F401 - a fixture
 from tests.tasks import other_tasks
 
+pytestmark = pytest.mark.slow
+
 QUIET = RemindersSettings(desktop=False)
 LISBON = ZoneInfo("Europe/Lisbon")
 START = datetime(2026, 3, 4, 15, tzinfo=UTC).timestamp()

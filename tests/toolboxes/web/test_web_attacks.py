@@ -537,6 +537,7 @@ def children():
     return {*(Path("/proc/self/task") / str(os.getpid()) / "children").read_text().split()}
 
 
+@pytest.mark.slow
 async def test_a_few_readers_run_at_once_and_slow_pages_do_not_hold_all_of_them(service):
     started, readers, before = asyncio.Event(), [], children()
     service.gives("/quick", BREAD)
