@@ -22,7 +22,7 @@ install: $(READY)  ## sets up .venv with all that the other targets need
 lock:  ## writes the lock of all dependencies; ARGS=--upgrade takes the newest releases
 	@test -x $(BIN)/uv || $(MAKE) install
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --all-extras --python-version 3.11 \
-		--no-header --no-annotate --no-emit-index-url --output-file $(LOCK) $(ARGS)
+		--no-header --no-annotate --output-file $(LOCK) $(ARGS)
 
 hooks: $(READY)  ## has git run the checks of style before a commit, and types and contracts before a push
 	$(BIN)/pre-commit install

@@ -20,7 +20,7 @@ _NUMBERS = itertools.count()
 
 # A busy machine is no fault of a test: nothing is judged by the time it takes.
 settings.register_profile("leonidas", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("leonidas"), max_examples=20)  # `make test`
+settings.register_profile("quick", settings.get_profile("leonidas"), max_examples=30)  # `make test`
 settings.load_profile("leonidas")
 
 

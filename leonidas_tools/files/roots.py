@@ -26,7 +26,7 @@ _MODE: Final = 0o700
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedPath:
-    """A path without links, and the folders that it leads through, from `/` on.
+    """A resolved path and its parent directories, from `/` down.
 
     Args:
         path: The path without links.

@@ -1,4 +1,4 @@
-"""The tokens of a live session, counted by turn and kind.
+"""Count the tokens of a live session by turn and kind.
 
 Twelve recordings of real sessions (2.5 native audio, 2.5 on Vertex AI, 3.1 flash live) have 14
 messages with `usage_metadata`, one in every message with `turn_complete` and no other:

@@ -15,7 +15,7 @@ _DAY_SECONDS = 86_400
 
 
 class Spent(NamedTuple):
-    """What was spent: tokens, and the cost of those that have a price."""
+    """Tokens used, and the cost of those that have a price."""
 
     tokens: int = 0
     cost: float = 0.0

@@ -1,4 +1,4 @@
-"""What tools keep for a user: memories, notes and reminders, and a session's access to them."""
+"""Store the memories, notes and reminders of a user, and access them from a session."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar

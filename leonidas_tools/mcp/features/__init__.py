@@ -1,1 +1,1 @@
-"""What a server may request of its client, and its resources and prompts."""
+"""Client features (elicitation), resources and prompts of MCP."""

@@ -1,4 +1,4 @@
-"""Which tools of a server are used, and their names in the registry."""
+"""Select the tools of a server, and name them in the registry."""
 
 from __future__ import annotations
 

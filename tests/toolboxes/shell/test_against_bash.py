@@ -46,7 +46,6 @@ def random_script(random_):
     return script[:at] + random_.choice(["", "", *PIECES]) + script[at:]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_bash_runs_no_program_that_was_not_seen(tmp_path, seed):
     random_ = random.Random(seed)
